@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -622,7 +623,29 @@ def encode_payload(body: Body, extra: JSON | None = None) -> str:
     data = body.payload()
     if extra:
         data = {**extra, **data}
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return _dumps(data)
+    except ValueError:  # NaN and infinities are no JSON; a diverged loss must be storable
+        return _dumps(_finite(data))
+
+
+def _dumps(data: JSON) -> str:
+    text = json.dumps(
+        data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    # A lone surrogate can't be stored as UTF-8.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Copy of a JSON value with ``nan``, ``inf`` and ``-inf`` as those strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
 
 
 def decode_body(kind: str, v: int, payload: JSON) -> tuple[Body, JSON]:
