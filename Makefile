@@ -1,0 +1,78 @@
+# Pilotage: what a checkout can do. `make` alone lists it.
+#
+# Everything is installed into .venv inside the checkout and nowhere else; `make clean` removes it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -c keeps every install at the versions of the lock; torch and torch_xla only work as a pair.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+STAMP_DEMO := $(VENV)/.installed-demo
+STAMP_TEST := $(VENV)/.installed-test
+DOWNLOAD := about 4.1 GB on the first install (torch 2.9.1 with its CUDA libraries, torch_xla 2.9.0), 7.5 GB on disk
+# Two workers: the suite has to fit a machine with two cores. A file stays on one worker.
+PYTEST_ARGS ?= -n 2 --dist loadfile
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test screenshots lock bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+	@echo
+	@echo "  First install: $(DOWNLOAD)."
+	@echo "  PYTHON=python3.11 chooses the Python that .venv is made with (3.10 to 3.13)."
+
+demo: $(STAMP_DEMO) ## install what is missing and open the cockpit on the demo session
+	@$(BIN)/python pilotage.py demo
+
+test: $(STAMP_TEST) ## lint, format check, type check and every test, torch_xla included
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+screenshots: $(STAMP_DEMO) ## redraw screenshots/*.svg from a demo session of the real app
+	$(BIN)/python pilotage.py screenshots screenshots
+
+bench: $(STAMP_TEST) ## measure the figures of BENCHMARKS.md on this machine
+	$(BIN)/python tests/bench.py
+
+lock: ## rewrite constraints.txt from pyproject.toml (Python 3.10 and newer, all extras)
+	@echo "Making a throw-away environment with uv (25 MB) to resolve pyproject.toml; about half a minute."
+	@set -eu; work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; \
+	$(PYTHON) -m venv "$$work/venv"; \
+	"$$work/venv/bin/python" -m pip install --disable-pip-version-check --quiet uv; \
+	"$$work/venv/bin/uv" pip compile --quiet --universal --python-version 3.10 --all-extras \
+	    --no-emit-index-url --no-emit-package pip --no-header --upgrade \
+	    --output-file "$$work/constraints.txt" pyproject.toml; \
+	{ echo "# Made by 'make lock' from pyproject.toml; do not edit. One file for Python 3.10 and newer."; \
+	  sed '/^# The following packages were excluded/,$$d' "$$work/constraints.txt"; } > constraints.txt
+	@git --no-pager diff --stat -- constraints.txt
+
+clean: ## remove .venv, build output and caches (sessions are kept: they live in the pilotage home)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis snapshot_report.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment with the right Python, or a sentence that says what to do.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	    echo "There is no '$(PYTHON)' here. Install Python 3.10 to 3.13, or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' || { \
+	    echo "'$(PYTHON)' is $$($(PYTHON) --version 2>&1), but torch_xla 2.9.0 exists for Python 3.10 to 3.13 only." >&2; \
+	    echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
+	@[ "$$(uname -s)-$$(uname -m)" = Linux-x86_64 ] || { \
+	    echo "torch_xla 2.9.0 exists for Linux on x86_64 only, and this is $$(uname -s) on $$(uname -m)." >&2; \
+	    echo "The cockpit alone works here: $(PYTHON) -m pip install -c constraints.txt ." >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu it comes with the package python3-venv." >&2; exit 2; }
+
+$(STAMP_DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing pilotage[demo] into $(VENV): $(DOWNLOAD); about 3 minutes on a fast line."
+	@start=$$(date +%s); $(INSTALL) -e '.[demo]' && echo "Installed in $$(( $$(date +%s) - start )) s."
+	@touch $@
+
+$(STAMP_TEST): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing pilotage[demo,test] into $(VENV): $(DOWNLOAD); about 3 minutes on a fast line."
+	@start=$$(date +%s); $(INSTALL) -e '.[demo,test]' && echo "Installed in $$(( $$(date +%s) - start )) s."
+	@touch $(STAMP_DEMO) $@
