@@ -1,0 +1,131 @@
+"""The fold's handlers for the recorder, the worktree, runs, findings, checks and levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from core import events as ev
+from core.events import Event
+from core.fold import handles
+from core.state_parts import CheckResult, Finding, LogLine, Measurement, Run, Snapshot, level_name
+
+if TYPE_CHECKING:
+    from core.state import SessionState
+
+
+@handles(ev.SessionOpened)
+def _session_opened(s: SessionState, e: Event, b: ev.SessionOpened) -> None:
+    s.opened = b
+
+
+@handles(ev.RecorderStarted)
+def _recorder_started(s: SessionState, e: Event, b: ev.RecorderStarted) -> None:
+    s.recorder_pid, s.recorder_up = b.pid, True
+
+
+@handles(ev.RecorderStopped)
+def _recorder_stopped(s: SessionState, e: Event, b: ev.RecorderStopped) -> None:
+    s.recorder_up = False
+
+
+@handles(ev.RecorderRecovered)
+def _recorder_recovered(s: SessionState, e: Event, b: ev.RecorderRecovered) -> None:
+    s.recoveries.append((e.seq, b))
+    if s.agent is not None and s.agent_end is None:
+        s.agent_cut_off = True
+    for ask in s.asks.values():
+        if ask.pending:
+            ask.closed = "cut off"
+    for entry in s.transcript:
+        if entry.kind == "called" and entry.output is None:
+            entry.output, entry.ok, entry.ended_ts_us = "cut off", False, e.ts_us
+    s._say(e, "recovered", b.text)
+    s._moment(e, "recovered", b.text or "recorder recovered")
+
+
+@handles(ev.TreeSnapshotted)
+def _tree_snapshotted(s: SessionState, e: Event, b: ev.TreeSnapshotted) -> None:
+    s.snapshots.append(Snapshot(e.seq, e.ts_us, b))
+
+
+@handles(ev.RunStarted)
+def _run_started(s: SessionState, e: Event, b: ev.RunStarted) -> None:
+    s.runs[e.run_id] = Run(e.run_id, e.seq, e.ts_us, e.tree, b)
+    kind = "attempt" if b.purpose == "attempt" else "run"
+    label = f"#{b.number} {b.purpose}" + (f" of {b.of}" if b.of else "")
+    s._moment(e, kind, label, e.run_id)
+
+
+@handles(ev.RunOutput)
+def _run_output(s: SessionState, e: Event, b: ev.RunOutput) -> None:
+    if run := s.runs.get(e.run_id):
+        run.lines.extend(LogLine(e.seq, b.stream, line) for line in b.lines)
+
+
+@handles(ev.RunStepped)
+def _run_stepped(s: SessionState, e: Event, b: ev.RunStepped) -> None:
+    if run := s.runs.get(e.run_id):
+        run.steps.extend(b.records)
+
+
+@handles(ev.RunSignalled)
+def _run_signalled(s: SessionState, e: Event, b: ev.RunSignalled) -> None:
+    if run := s.runs.get(e.run_id):
+        run.signals.extend(b.records)
+
+
+@handles(ev.RunEnded)
+def _run_ended(s: SessionState, e: Event, b: ev.RunEnded) -> None:
+    if run := s.runs.get(e.run_id):
+        run.ended, run.ended_ts_us, run.ended_seq = b, e.ts_us, e.seq
+        s._moment(e, "ended", f"#{run.number} {_how_it_ended(b)}", e.run_id)
+
+
+def _how_it_ended(b: ev.RunEnded) -> str:
+    if b.exit_code is not None:
+        return f"exit {b.exit_code}"
+    return b.signal or b.reason
+
+
+@handles(ev.FindingOpened)
+def _finding_opened(s: SessionState, e: Event, b: ev.FindingOpened) -> None:
+    s.findings[b.finding_id] = Finding(
+        e.seq, e.ts_us, e.run_id, e.tree, opened=b, category=b.category
+    )
+    s._moment(e, "finding", f"{b.category} {b.title}", b.finding_id)
+
+
+@handles(ev.FindingRecategorised)
+def _finding_recategorised(s: SessionState, e: Event, b: ev.FindingRecategorised) -> None:
+    if finding := s.findings.get(b.finding_id):
+        finding.category, finding.recategorised_by = b.category, b.author or "operator"
+
+
+@handles(ev.FindingResolved)
+def _finding_resolved(s: SessionState, e: Event, b: ev.FindingResolved) -> None:
+    if finding := s.findings.get(b.finding_id):
+        finding.resolved, finding.resolved_seq = b.reason, e.seq
+
+
+@handles(ev.CheckEvaluated)
+def _check_evaluated(s: SessionState, e: Event, b: ev.CheckEvaluated) -> None:
+    s.checks.setdefault(b.check, []).append(CheckResult(e.seq, e.ts_us, b))
+
+
+@handles(ev.LevelMeasured)
+def _level_measured(s: SessionState, e: Event, b: ev.LevelMeasured) -> None:
+    before = s.measurements[-1].level if s.measurements else None
+    s.measurements.append(Measurement(e.seq, e.ts_us, b.level, b.tree, b.text))
+    if before != b.level:
+        s._moment(e, "level", level_name(b.level))
+
+
+@handles(ev.MarkerPlaced)
+def _marker_placed(s: SessionState, e: Event, b: ev.MarkerPlaced) -> None:
+    s._moment(e, "marker", b.text)
+
+
+@handles(ev.BudgetReached)
+def _budget_reached(s: SessionState, e: Event, b: ev.BudgetReached) -> None:
+    s.budgets.append(b)
+    s._moment(e, "budget", f"{b.budget}: {b.actual:g} of {b.limit:g}")

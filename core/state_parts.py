@@ -1,0 +1,269 @@
+"""The pieces a :class:`core.state.SessionState` is made of: plain records, no rules.
+
+They are mutable because the fold fills them in place; nobody else writes to them. Every one
+remembers the ``seq`` that made it, so that a view can move all panes to that moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from core.events import (
+    JSON,
+    AgentAsked,
+    CheckEvaluated,
+    FindingOpened,
+    InterventionRecorded,
+    OperatorDecided,
+    RunEnded,
+    RunStarted,
+    TreeSnapshotted,
+)
+
+
+def level_name(level: int | None) -> str:
+    """``L0`` .. ``L4``; ``none`` for -1 and ``-`` where there is no level at all."""
+    if level is None:
+        return "-"
+    return f"L{level}" if level >= 0 else "none"
+
+
+@dataclass(slots=True)
+class Moment:
+    """A point of the timeline. ``kind`` is one of :data:`MOMENT_KINDS`; ``ref`` names the thing."""
+
+    seq: int
+    ts_us: int
+    kind: str
+    label: str
+    ref: str = ""
+
+
+MOMENT_KINDS = (
+    "attempt",
+    "run",
+    "ended",
+    "finding",
+    "level",
+    "claim",
+    "intervention",
+    "ask",
+    "message",
+    "marker",
+    "recovered",
+    "budget",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of run output; ``stream`` is ``stdout`` or ``stderr``."""
+
+    seq: int
+    stream: str
+    text: str
+
+
+@dataclass(slots=True)
+class Run:
+    """One execution of a command, with its output and its probe records so far."""
+
+    run_id: str
+    seq: int
+    ts_us: int
+    tree: str
+    started: RunStarted
+    ended: RunEnded | None = None
+    ended_ts_us: int | None = None
+    ended_seq: int | None = None
+    lines: list[LogLine] = field(default_factory=list)
+    steps: list[JSON] = field(default_factory=list)
+    signals: list[JSON] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """The run's number within the session, from 1."""
+        return self.started.number
+
+    @property
+    def running(self) -> bool:
+        """Whether no end is on record."""
+        return self.ended is None
+
+    @property
+    def ok_exit(self) -> bool:
+        """Whether the process ended by itself with exit code 0."""
+        return self.ended is not None and self.ended.exit_code == 0
+
+    def signal(self, k: str) -> JSON | None:
+        """The last probe record of kind ``k`` (``model``, ``optimizer``, ``finish`` ...)."""
+        for record in reversed(self.signals):
+            if record.get("k") == k:
+                return record
+        return None
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A state of the worktree."""
+
+    seq: int
+    ts_us: int
+    body: TreeSnapshotted
+
+    @property
+    def tree(self) -> str:
+        """The git tree id."""
+        return self.body.tree
+
+
+@dataclass(slots=True)
+class Ask:
+    """A question or permission request of the agent, and the operator's answer once given."""
+
+    seq: int
+    ts_us: int
+    body: AgentAsked
+    decision: OperatorDecided | None = None
+    decided_ts_us: int | None = None
+    closed: str = ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether the agent still waits for it."""
+        return self.decision is None and not self.closed
+
+
+@dataclass(slots=True)
+class Entry:
+    """One line of the conversation as the agent pane shows it.
+
+    ``kind``: ``said``, ``called``, ``asked``, ``claimed``, ``finished``, ``failed``,
+    ``started`` (the agent), ``messaged``, ``interrupted``, ``paused``, ``resumed``
+    (the operator), ``recovered`` (the recorder). For ``called``, ``output``, ``ok`` and
+    ``ended_ts_us`` are filled when the tool returns.
+    """
+
+    seq: int
+    ts_us: int
+    kind: str
+    text: str = ""
+    ref: str = ""
+    tool: str = ""
+    input: JSON = field(default_factory=dict)
+    output: str | None = None
+    ok: bool | None = None
+    ended_ts_us: int | None = None
+    run_id: str = ""
+
+
+@dataclass(slots=True)
+class Message:
+    """An operator's message to the agent; undelivered while ``delivered_ts_us`` is null."""
+
+    seq: int
+    ts_us: int
+    message_id: str
+    text: str
+    author: str
+    delivered_ts_us: int | None = None
+
+
+@dataclass(slots=True)
+class Claim:
+    """A level the agent said it had reached, and the tree it said so of."""
+
+    seq: int
+    ts_us: int
+    level: int
+    text: str
+    tree: str
+    claim_id: str
+
+
+@dataclass(slots=True)
+class Finding:
+    """A finding with its present category; the detector's own stays in ``opened``."""
+
+    seq: int
+    ts_us: int
+    run_id: str
+    tree: str
+    opened: FindingOpened
+    category: str
+    recategorised_by: str = ""
+    resolved: str = ""
+    resolved_seq: int | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing has resolved it."""
+        return self.resolved_seq is None
+
+
+@dataclass(slots=True)
+class CheckResult:
+    """One evaluation of one check."""
+
+    seq: int
+    ts_us: int
+    body: CheckEvaluated
+
+
+@dataclass(slots=True)
+class Measurement:
+    """A measured level."""
+
+    seq: int
+    ts_us: int
+    level: int
+    tree: str
+    text: str
+
+
+@dataclass(slots=True)
+class Intervention:
+    """An intervention with the latest value of each field; ``history`` has every change.
+
+    ``history`` items: ``{seq, ts_us, what, changes|reason, author}``.
+    """
+
+    seq: int
+    recorded: InterventionRecorded
+    kind: str
+    trigger: str
+    category: str
+    necessity: str
+    text: str
+    minutes_claimed: float | None
+    subset: bool
+    author: str
+    voided: bool = False
+    history: list[JSON] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One raw sign of the operator at a console, for the effort rules.
+
+    ``what``: ``attached``, ``detached``, ``paused``, ``resumed`` or ``beat``. ``mono_us``
+    is comparable between signals of the same ``boot_id`` only.
+    """
+
+    ts_us: int
+    mono_us: int
+    boot_id: str
+    console_id: str
+    what: str
+
+
+@dataclass(slots=True)
+class PhaseSpan:
+    """The agent was in ``phase`` from ``start_ts_us`` until ``end_ts_us`` (null: still)."""
+
+    phase: str
+    start_ts_us: int
+    start_mono_us: int
+    boot_id: str
+    end_ts_us: int | None = None
+    end_mono_us: int | None = None
