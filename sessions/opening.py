@@ -1,0 +1,114 @@
+"""Opening a session, starting its recorder, and being that recorder.
+
+This is where the recorder of ``core`` meets the log of ``sessions``: ``core`` knows the log
+only as a protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from core.config import SessionConfig
+from core.errors import SessionError
+from core.events import NewEvent, RecorderStarted, SessionOpened
+from core.process import RECORDER_LOG, recorder_alive, start_recorder
+from sessions.home import DB_NAME, new_session_id, session_dir
+from sessions.log import EventLog
+
+#: Seconds that a recorder may take from its start to its first event. Importing the recorder
+#: takes about 0.3 s; the rest is for a machine whose cores are all in use by a run.
+START_LIMIT_S = 30.0
+
+
+def demo_config() -> Path:
+    """The configuration of the demo, inside the package."""
+    import core.demo
+
+    return Path(core.demo.__file__).parent / "pilotage.toml"
+
+
+def create(config: SessionConfig, version: str) -> Path:
+    """A new session with its first event; returns the path of its file."""
+    session_id = new_session_id(config.title)
+    path = session_dir(session_id) / DB_NAME
+    opened = SessionOpened(
+        session_id=session_id,
+        title=config.title,
+        project=str(config.project),
+        config=config.to_json(),
+        pilotage_version=version,
+    )
+    with EventLog.create(path) as log:
+        log.append(NewEvent(opened, source=f"console:{author()}"))
+    return path
+
+
+def author() -> str:
+    """The name of the person at this terminal, for the events they cause."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no entry for the uid, as in some containers
+        return "operator"
+
+
+def start(path: Path) -> None:
+    """Start the recorder of a session, detached, and wait until it has said so in the log.
+
+    Nothing happens where one is alive already. Raises :class:`SessionError` where the new one
+    ends or stays silent.
+    """
+    directory = path.parent
+    if recorder_alive(directory):
+        return
+    with EventLog.read(path) as log:
+        before = log.last_seq()
+        process = start_recorder(directory)
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline:
+            if any(log.events(before, kinds={RecorderStarted.KIND})):
+                return
+            if _has_ended(process):
+                break
+            time.sleep(0.02)
+    raise SessionError(
+        f"The recorder of {directory.name} did not start. Its log, {directory / RECORDER_LOG}, "
+        "says why."
+    )
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+def record(directory: Path) -> None:
+    """Be the recorder of the session in ``directory`` until it is over."""
+    from core.recorder import Recorder
+
+    with EventLog.open(directory / DB_NAME) as log:
+        asyncio.run(Recorder(log, directory).run())
+
+
+def play_headless(path: Path, say: Callable[[str], None]) -> None:
+    """Record a session in this process, with its script playing the operator too.
+
+    ``say`` gets one line for each thing worth telling while it goes on.
+    """
+    from core.operator_script import play
+    from core.recorder import Recorder
+
+    async def both(log: EventLog) -> None:
+        recorder = Recorder(log, path.parent, linger_s=0.0)
+        operator = asyncio.create_task(play(log, say))
+        try:
+            await recorder.run()
+        finally:
+            operator.cancel()
+            await asyncio.gather(operator, return_exceptions=True)
+
+    with EventLog.open(path) as log:
+        asyncio.run(both(log))
