@@ -1,0 +1,418 @@
+"""The worktree of a migration: its baseline, its snapshots, its diffs, edits in it.
+
+The agent works in a git worktree of our own in the session's directory. It starts at the
+*baseline*, the tree of the project's HEAD: uncommitted changes of the operator's checkout are
+not part of it, and :attr:`Workspace.note` says so where there are any. A directory that is no
+git repository, or that is not ours to write refs to (``project.copy``), is first copied into
+a private repository in the session's directory.
+
+Snapshots go through an index of our own to refs ``refs/pilotage/<session>/<n>``: HEAD, index,
+branches and files of the operator's repository are never touched. Hooks never run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from core.errors import PilotageError
+from core.events import TreeSnapshotted
+from core.git import Git, GitError
+from core.patches import file_list, patch_between
+
+OUTPUTS = (
+    "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".ipynb_checkpoints/",
+    "*.egg-info/", ".venv/", "venv/", "node_modules/",
+    "runs/", "outputs/", "output/", "logs/", "checkpoints/", "wandb/", "mlruns/", "lightning_logs/",
+    "*.pt", "*.pth", "*.ckpt", "*.safetensors", "*.npy", "*.npz", "*.pkl", "*.log", "events.out.tfevents*",
+)  # fmt: skip
+"""What runs write, as gitignore patterns: no part of a snapshot unless the baseline has it."""
+
+SOURCE_SUFFIXES = (".py", ".pyi", ".sh", ".toml", ".yaml", ".yml", ".cfg", ".ini", ".cu", ".cpp")
+"""A new file with one of these is source, whoever made it and whenever; see ``note_outputs``."""
+
+READ_LIMIT = 200_000
+"""Bytes of a file that ``read`` gives; an agent that needs more reads in parts."""
+
+
+class WorkspaceError(PilotageError):
+    """Something can't be done in the worktree; the sentence is meant for the agent too."""
+
+
+class Workspace:
+    """The worktree of one session. Not safe for threads: one call at a time."""
+
+    def __init__(self, project: Path, session_dir: Path, git_dir: Path, private: bool) -> None:
+        self.project = project
+        self.session_dir = session_dir
+        self.root = session_dir / "worktree"
+        self.reference_root = session_dir / "reference"
+        self.git_dir = git_dir
+        self.private = private
+        self.note = ""
+        self._session = session_dir.name
+        self._exclude = session_dir / "exclude"
+        self._git = Git(self.root, git_dir, session_dir / "index", self._exclude, private)
+        self._wrote: set[str] = set()
+        self.prefix = _prefix_file(session_dir)
+        self.baseline, self.baseline_commit = "", ""
+        self._tree, self._commit, self._number = "", "", 0
+
+    # --- making and finding ----------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        project: Path,
+        session_dir: Path,
+        *,
+        copy: bool = False,
+        outputs: Sequence[str] = (),
+        link: Sequence[str] = (),
+    ) -> Workspace:
+        """Make worktree and reference checkout, both at the baseline.
+
+        Raises :class:`WorkspaceError` where git refuses, with what it said.
+        """
+        session_dir = session_dir.absolute()
+        project = project.resolve()
+        found = None if copy else _repository(project)
+        git_dir = found[0] if found else session_dir / "origin"
+        prefix = found[1] if found else ""
+        (session_dir / "prefix").write_text(prefix)
+        self = cls(project, session_dir, git_dir, private=found is None)
+        try:
+            self._write_exclude(outputs)
+            if found is None:
+                self._copy_project()
+            else:
+                self.note = self._dirty_note()
+            head = self._base("rev-parse", "--verify", "HEAD^{commit}").strip()
+            for place in (self.root, self.reference_root):
+                if place.exists():
+                    shutil.rmtree(place)
+                # --detach: no branch is made or moved. --force: git may still know the path
+                # from a creation that was cut off; `worktree prune` would touch others' too.
+                self._base("worktree", "add", "--force", "--detach", "--quiet", str(place), head)
+                self._link(place / prefix, link)
+            self._set_baseline(head)
+            self._git("read-tree", self.baseline)
+            self._git("update-ref", f"refs/pilotage/{self._session}/0", head)
+            (session_dir / "baseline").write_text(head + "\n")
+        except GitError as err:
+            raise WorkspaceError(
+                f"No worktree of {project} could be made in {session_dir}: {err}"
+            ) from err
+        self._tree, self._commit = self.baseline, head
+        return self
+
+    @classmethod
+    def reopen(cls, project: Path, session_dir: Path) -> Workspace:
+        """The workspace that :meth:`create` made, after a restart; snapshots go on counting."""
+        session_dir = session_dir.absolute()
+        private = (session_dir / "origin").is_dir()
+        found = None if private else _repository(project.resolve())
+        if not private and found is None:
+            raise WorkspaceError(
+                f"The git repository of {project} is gone, and with it the history of this session. "
+                "Put it back, or replay the session as it is."
+            )
+        git_dir = found[0] if found else session_dir / "origin"
+        self = cls(project.resolve(), session_dir, git_dir, private)
+        try:
+            head = (session_dir / "baseline").read_text().strip()
+            self._set_baseline(head)
+            refs = self._git(
+                "for-each-ref",
+                "--format=%(refname) %(objectname)",
+                f"refs/pilotage/{self._session}/",
+            )
+            last = max(
+                (int(r.split()[0].rsplit("/", 1)[1]), r.split()[1]) for r in refs.splitlines()
+            )
+            self._number, self._commit = last
+            self._tree = self._git("rev-parse", f"{self._commit}^{{tree}}").strip()
+            if not self.root.is_dir():
+                raise WorkspaceError(
+                    f"The worktree {self.root} is gone. The snapshots are safe in {git_dir}."
+                )
+            # A git that was killed leaves the lock of its index behind.
+            Path(f"{session_dir / 'index'}.lock").unlink(missing_ok=True)
+            self._git("read-tree", self._tree)
+        except (OSError, ValueError, GitError) as err:
+            raise WorkspaceError(f"The worktree in {session_dir} can't be used: {err}") from err
+        return self
+
+    def _set_baseline(self, commit: str) -> None:
+        self.baseline_commit = commit
+        self.baseline = self._base("rev-parse", f"{commit}^{{tree}}").strip()
+
+    def _base(self, *args: str) -> str:
+        """Run git on the repository itself, without our index and worktree."""
+        return self._git.bare(*args)
+
+    def _copy_project(self) -> None:
+        self._base("init", "--quiet", "--bare", str(self.git_dir))
+        copier = Git(self.project, self.git_dir, self.session_dir / "index", self._exclude, True)
+        copier("add", "-A", ".")
+        tree = copier("write-tree").strip()
+        commit = copier("commit-tree", tree, "-m", "Baseline").strip()
+        copier("update-ref", "HEAD", commit)
+
+    def _dirty_note(self) -> str:
+        changed = self._git.status_of(self.project)
+        if not changed:
+            return ""
+        some = ", ".join(changed[:5]) + (" ..." if len(changed) > 5 else "")
+        return (
+            f"The baseline is HEAD of {self.project}: uncommitted changes of {len(changed)} "
+            f"file{'s' * (len(changed) > 1)} there are not part of it ({some})."
+        )
+
+    def _write_exclude(self, outputs: Sequence[str]) -> None:
+        own = "" if self.private else self._git.user_excludes()
+        self._exclude.write_text("\n".join([own, *OUTPUTS, *outputs]) + "\n", encoding="utf-8")
+
+    def _link(self, place: Path, link: Sequence[str]) -> None:
+        for name in link:
+            source, at = self.project / name, place / name
+            if ".." in Path(name).parts or Path(name).is_absolute():
+                raise WorkspaceError(f"link {name!r} has to be a path inside the project.")
+            if not source.exists():
+                raise WorkspaceError(f"link {name!r}: there is no {source}.")
+            if at.exists() or at.is_symlink():
+                continue
+            at.parent.mkdir(parents=True, exist_ok=True)
+            at.symlink_to(source)
+            self._add_excludes([str(at.relative_to(place))])
+
+    # --- places ------------------------------------------------------------------------------
+
+    @property
+    def cwd(self) -> Path:
+        """Where runs and relative paths start: the project's directory in the worktree."""
+        return self.root / self.prefix
+
+    @property
+    def reference_cwd(self) -> Path:
+        """The same place in the reference checkout."""
+        return self.reference_root / self.prefix
+
+    @property
+    def tree(self) -> str:
+        """The tree of the last snapshot."""
+        return self._tree
+
+    def resolve(self, path: str) -> Path:
+        """The file that a path of the agent's means: inside the worktree, symlinks resolved.
+
+        Raises :class:`WorkspaceError` for absolute paths, ``..`` or links that lead out, and
+        anything in a ``.git``.
+        """
+        if not path or "\0" in path:
+            raise WorkspaceError("A path is needed, relative to the project.")
+        if Path(path).is_absolute() or path.startswith("~"):
+            raise WorkspaceError(f"{path} is an absolute path; give it relative to the project.")
+        try:
+            root = self.root.resolve(strict=True)
+            full = (self.cwd / path).resolve()
+        except (OSError, RuntimeError) as err:  # RuntimeError: a loop of links (before 3.13)
+            raise WorkspaceError(f"{path} can't be resolved: {err}.") from err
+        if not full.is_relative_to(root):
+            raise WorkspaceError(f"{path} leads out of the worktree; only files inside it count.")
+        parts = full.relative_to(root).parts
+        if any(part.lower() == ".git" for part in parts):
+            raise WorkspaceError(f"{path} is part of git's own files, which are not to be touched.")
+        return full
+
+    # --- snapshots ---------------------------------------------------------------------------
+
+    def snapshot(self, cause: str, call_id: str = "") -> TreeSnapshotted | None:
+        """Write the worktree to the shadow ref; None when nothing changed since the last one.
+
+        Raises :class:`WorkspaceError`.
+        """
+        try:
+            self._git("add", "-A", "--", ".")
+            self._add_written()
+            tree = self._git("write-tree").strip()
+            if tree == self._tree:
+                return None
+            before = self._tree
+            commit = self._git(
+                "commit-tree", tree, "-p", self._commit, "-m", f"pilotage: {cause}"
+            ).strip()
+            self._number += 1
+            self._git("update-ref", f"refs/pilotage/{self._session}/{self._number}", commit)
+            self._tree, self._commit = tree, commit
+            patch, note = patch_between(self._git, self.baseline, tree)
+            step_patch, step_note = patch_between(self._git, before, tree)
+            return TreeSnapshotted(
+                tree=tree,
+                commit=commit,
+                parent=before,
+                cause=cause,
+                call_id=call_id,
+                files=file_list(self._git, self.baseline, tree),
+                patch=patch,
+                step_patch=step_patch,
+                patch_note=" ".join(n for n in (note, step_note and f"Step: {step_note}") if n),
+            )
+        except GitError as err:
+            raise WorkspaceError(f"The worktree could not be written down: {err}") from err
+
+    def baseline_snapshot(self) -> TreeSnapshotted:
+        """The first event of the worktree: the baseline itself."""
+        return TreeSnapshotted(
+            tree=self.baseline, commit=self.baseline_commit, cause="baseline", patch_note=self.note
+        )
+
+    def _add_written(self) -> None:
+        """What the agent wrote on purpose counts, though a pattern calls it output."""
+        there = [p for p in sorted(self._wrote) if os.path.lexists(self.root / p)]
+        if there:
+            self._git("add", "-f", "--", *there)
+
+    def note_outputs(self) -> list[str]:
+        """After a run: take the new files it left for outputs, not for changes of the source.
+
+        Files with a suffix of :data:`SOURCE_SUFFIXES` stay source, so that code that somebody
+        slips in during a run is still seen. Returns the paths that count as output from now on.
+        """
+        new = self._git("ls-files", "-z", "--others", "--exclude-standard").split("\0")
+        outputs = [p for p in new if p and not p.endswith(SOURCE_SUFFIXES)]
+        self._add_excludes(outputs)
+        return outputs
+
+    def _add_excludes(self, paths: Iterable[str]) -> None:
+        lines = []
+        for path in paths:
+            if "\n" in path:  # can't be written in an exclude file; git's own limit
+                continue
+            escaped = "".join("\\" + c if c in "\\*?[ !#" else c for c in path)
+            lines.append(f"/{escaped}\n")
+        with open(self._exclude, "a", encoding="utf-8", errors="surrogateescape") as file:
+            file.writelines(lines)
+
+    def rollback(self, tree: str) -> None:
+        """Make the worktree's source equal to an earlier snapshot; outputs of runs stay.
+
+        The present state has to be in a snapshot already, and is: call :meth:`snapshot` first.
+        """
+        try:
+            self._git("read-tree", "--reset", "-u", tree)
+        except GitError as err:
+            raise WorkspaceError(f"The worktree could not go back to {tree[:10]}: {err}") from err
+
+    def reference_changes(self) -> list[str]:
+        """Files of the reference checkout that differ from the baseline; there must be none."""
+        return self._git.changes_of(self.reference_root, self.baseline_commit)
+
+    # --- files ---------------------------------------------------------------------------------
+
+    def read(self, path: str) -> str:
+        """Text of a file, at most :data:`READ_LIMIT` bytes, and then says so."""
+        full = self._file(path)
+        with open(full, "rb") as file:
+            data = file.read(READ_LIMIT + 1)
+        if b"\0" in data[:8000]:
+            raise WorkspaceError(f"{path} is not a text file.")
+        text = data[:READ_LIMIT].decode("utf-8", "replace")
+        if len(data) > READ_LIMIT:
+            text += f"\n(only the first {READ_LIMIT} bytes of {full.stat().st_size})\n"
+        return text
+
+    def search(self, pattern: str, limit: int = 200) -> list[str]:
+        """``path:line:text`` of lines that match a POSIX extended regular expression."""
+        try:
+            out = self._git("grep", "-nIE", "--no-color", "-e", pattern, "--", ".", ok=(0, 1))
+        except GitError as err:
+            raise WorkspaceError(f"The search for {pattern!r} failed: {err}") from err
+        lines = out.splitlines()
+        if len(lines) > limit:
+            return [*lines[:limit], f"({len(lines) - limit} more lines)"]
+        return lines
+
+    def edit(self, path: str, search: str, replace: str) -> None:
+        """Replace the one place where ``search`` stands in a file.
+
+        Raises :class:`WorkspaceError` where it stands nowhere, or more than once.
+        """
+        full = self._file(path)
+        data = full.read_bytes()
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as err:
+            raise WorkspaceError(f"{path} is not UTF-8 text, so it can't be edited.") from err
+        if "\r\n" in text and "\r\n" not in search:
+            search, replace = search.replace("\n", "\r\n"), replace.replace("\n", "\r\n")
+        if not search:
+            raise WorkspaceError("An edit needs the text to search for; `write` makes a file anew.")
+        count = text.count(search)
+        if count != 1:
+            how = "does not occur" if not count else f"occurs {count} times"
+            first = next((line for line in search.splitlines() if line.strip()), search)
+            raise WorkspaceError(
+                f"The text to replace (it begins {first.strip()[:60]!r}) {how} in {path}; it has "
+                "to occur exactly once. Nothing was changed."
+            )
+        self._write_bytes(full, text.replace(search, replace).encode("utf-8"))
+
+    def write(self, path: str, content: str) -> None:
+        """Write a file, new or not, making its directories."""
+        full = self.resolve(path)
+        if full.is_dir():
+            raise WorkspaceError(f"{path} is a directory.")
+        self._write_bytes(full, content.encode("utf-8", "replace"))
+
+    def apply_patch(self, patch: str) -> list[str]:
+        """Apply a unified diff, all of it or nothing; returns the paths it changed."""
+        if not patch.endswith("\n"):
+            patch += "\n"
+        data = patch.encode("utf-8", "replace")
+        where = [f"--directory={self.prefix}"] if self.prefix else []
+        try:
+            # -z: each record is added, removed, path; a rename adds an empty path and two more.
+            listing = self._git("apply", "--numstat", "-z", *where, "-", input=data)
+            names = [p for p in listing.replace("\t", "\0").split("\0") if p and not _count(p)]
+            for name in names:
+                self.resolve(os.path.relpath(name, self.prefix or "."))
+            self._git("apply", "--whitespace=nowarn", *where, "-", input=data)
+        except GitError as err:
+            raise WorkspaceError(f"The patch does not apply; nothing was changed. {err}") from err
+        self._wrote.update(names)
+        return names
+
+    def _file(self, path: str) -> Path:
+        full = self.resolve(path)
+        if not full.is_file():
+            raise WorkspaceError(f"There is no file {path} in the project.")
+        return full
+
+    def _write_bytes(self, full: Path, data: bytes) -> None:
+        try:
+            full.parent.mkdir(parents=True, exist_ok=True)
+            full.write_bytes(data)
+        except OSError as err:
+            raise WorkspaceError(f"{full.name} can't be written: {err.strerror}.") from err
+        self._wrote.add(str(full.relative_to(self.root.resolve())))
+
+
+def _count(field: str) -> bool:
+    return field == "-" or field.isdecimal()
+
+
+def _prefix_file(session_dir: Path) -> str:
+    try:
+        return (session_dir / "prefix").read_text()
+    except OSError:
+        return ""
+
+
+def _repository(project: Path) -> tuple[Path, str] | None:
+    """The git directory that a project's HEAD lives in and the project's place in it, or None."""
+    from core.git import locate
+
+    return locate(project)
