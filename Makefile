@@ -9,7 +9,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 STAMP_DEMO := $(VENV)/.installed-demo
 STAMP_TEST := $(VENV)/.installed-test
-DOWNLOAD := about 4.1 GB on the first install (torch 2.9.1 with its CUDA libraries, torch_xla 2.9.0), 7.5 GB on disk
+DOWNLOAD := 4.3 GB to download (nearly all of it torch 2.9.1 with its CUDA libraries), 7.6 GB on disk, \
+            under 3 minutes on a fast line
 # Two workers: the suite has to fit a machine with two cores. A file stays on one worker.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
@@ -20,7 +21,7 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
 	@echo
-	@echo "  First install: $(DOWNLOAD)."
+	@echo "  The first demo or test: $(DOWNLOAD)."
 	@echo "  PYTHON=python3.11 chooses the Python that .venv is made with (3.10 to 3.13)."
 
 demo: $(STAMP_DEMO) ## install what is missing and open the cockpit on the demo session
@@ -67,12 +68,19 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu it comes with the package python3-venv." >&2; exit 2; }
 
+# $(call install,EXTRAS): say what it costs, install, say how long it took or what to do.
+define install
+@echo "Installing pilotage[$(1)] into $(VENV). Into an empty one: $(DOWNLOAD)."
+@start=$$(date +%s); if $(INSTALL) -e '.[$(1)]'; then echo "Installed in $$(( $$(date +%s) - start )) s."; else \
+    echo "pip could not install pilotage[$(1)]; its reason stands above. Run 'make $(MAKECMDGOALS)' again to go on." >&2; exit 1; fi
+endef
+
+comma := ,
+
 $(STAMP_DEMO): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing pilotage[demo] into $(VENV): $(DOWNLOAD); about 3 minutes on a fast line."
-	@start=$$(date +%s); $(INSTALL) -e '.[demo]' && echo "Installed in $$(( $$(date +%s) - start )) s."
+	$(call install,demo)
 	@touch $@
 
 $(STAMP_TEST): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing pilotage[demo,test] into $(VENV): $(DOWNLOAD); about 3 minutes on a fast line."
-	@start=$$(date +%s); $(INSTALL) -e '.[demo,test]' && echo "Installed in $$(( $$(date +%s) - start )) s."
+	$(call install,demo$(comma)test)
 	@touch $(STAMP_DEMO) $@
