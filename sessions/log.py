@@ -8,6 +8,7 @@ open between two pages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import threading
@@ -139,27 +140,32 @@ class EventLog:
         mono_us = time.monotonic_ns() // 1000
         now_us = time.time_ns() // 1000
         prepared = [_prepare(n) for n in new]
-        with self._lock:
-            conn = self._conn
-            try:
-                conn.execute("BEGIN IMMEDIATE")
-                try:
-                    stored, rows = self._place(new, prepared, now_us, mono_us)
-                    if rows:
-                        conn.executemany(_INSERT, rows)
-                    conn.execute("COMMIT")
-                except BaseException:
-                    if conn.in_transaction:
-                        conn.execute("ROLLBACK")
-                    raise
-            except (sqlite3.Error, OverflowError) as err:
-                raise SessionError(
-                    f"{len(new)} event{'s' * (len(new) > 1)} could not be written to {self.path} "
-                    f"({err}). Nothing of them was stored; what was stored before is safe. "
-                    "Check the free space and the rights of the directory, then try again."
-                ) from err
-            self._own_appends += bool(rows)
+        try:
+            with self.transaction() as conn:
+                stored, rows = self._place(new, prepared, now_us, mono_us)
+                if rows:
+                    conn.executemany(_INSERT, rows)
+                    self._own_appends += 1
+        except (sqlite3.Error, OverflowError) as err:
+            raise SessionError(
+                f"{len(new)} event{'s' * (len(new) > 1)} could not be written to {self.path} "
+                f"({err}). Nothing of them was stored; what was stored before is safe. "
+                "Check the free space and the rights of the directory, then try again."
+            ) from err
         return stored
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection inside a write transaction: all of it is stored, or nothing."""
+        with self._lock:
+            self._conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._conn
+                self._conn.execute("COMMIT")
+            except BaseException:
+                if self._conn.in_transaction:
+                    self._conn.execute("ROLLBACK")
+                raise
 
     def _place(
         self,
@@ -234,6 +240,11 @@ class EventLog:
             values += kinds
         rows = self._query(f"{query} ORDER BY seq LIMIT ?", (*values, limit))
         return [to_event(row) for row in rows]
+
+    def last_event(self) -> Event | None:
+        """The last event; None in an empty log."""
+        rows = self._query(f"{SELECT} ORDER BY seq DESC LIMIT 1")
+        return to_event(rows[0]) if rows else None
 
     def last_seq(self) -> int:
         """Number of the last event; 0 in an empty log."""
