@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A slow machine is no defect of the code under test: the suite shares two cores with what it starts.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
+
+# How long a process that a test started may take to go after the test.
+GRACE_S = 5.0
 
 # Settings of whoever runs the tests that would reach the code under test. Prefixes end in "_".
 _LEAKS = (
@@ -40,10 +51,12 @@ def _leaks(name: str) -> bool:
 @pytest.fixture(autouse=True)
 def isolated_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+) -> Iterator[Path]:
     """Point home, git and terminal settings at an empty place, for this process and its children.
 
-    Returns the directory that is `$PILOTAGE_HOME` during the test; it exists and is empty.
+    Yields the directory that is `$PILOTAGE_HOME` during the test; it exists and is empty. Fails
+    the test if a process that inherited it is still there `GRACE_S` seconds later: a recorder or a
+    run that outlives its test is the leak that the product promises not to have.
     """
     place = tmp_path_factory.mktemp("user")
     home = place / "pilotage"
@@ -70,7 +83,42 @@ def isolated_environment(
         "TZ": "UTC",
     }.items():
         monkeypatch.setenv(name, value)
-    return home
+    yield home
+    left = _started_with(home)
+    deadline = time.monotonic() + GRACE_S
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)  # they are no children of ours: there is nothing to wait on
+        left = _started_with(home)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert not left, f"the test left processes behind: {'; '.join(left.values())}"
+
+
+def _started_with(home: Path) -> dict[int, str]:
+    """Living processes whose environment names `home`, detached ones too: pid -> command line."""
+    mark = f"PILOTAGE_HOME={home}".encode()
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in _environment(place).split(b"\0"):
+                command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(place.name)] = command.strip()
+        except OSError:
+            continue  # ended meanwhile, or somebody else's
+    return found
+
+
+def _environment(place: Path) -> bytes:
+    """The environment a process was started with; empty for kernel threads and the dead."""
+    environment = (place / "environ").read_bytes()
+    # For a moment within exec() a process has none yet. Kernel threads and zombies have no `exe`.
+    for _ in range(3):
+        if environment or not (place / "exe").exists():
+            break
+        time.sleep(0.001)
+        environment = (place / "environ").read_bytes()
+    return environment
 
 
 @pytest.fixture(autouse=True)
