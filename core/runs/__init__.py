@@ -1,0 +1,1 @@
+"""Runs: starting a project's own command, its output, its resources, its probe."""

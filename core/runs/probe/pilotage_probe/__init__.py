@@ -1,0 +1,39 @@
+"""The probe: watches a PyTorch training program from inside, without an edit of its code.
+
+Standard library only, Python 3.8 and newer, torch 1.13 and newer. It imports neither torch nor
+torch_xla itself: it waits until the program does. What it sees goes as JSON lines to
+``$PILOTAGE_PROBE_OUT/<pid>.jsonl``; ``core.runs.records`` describes the records.
+
+Two modes, by ``PILOTAGE_PROBE_MODE``:
+
+``light``
+    Never causes a compile. Reads values on an XLA device only after the program itself has
+    synchronised, and parameters only at the sparse steps of ``steps.is_sparse``.
+``parity``
+    Reads everything at each step, turns dropout off, and ends the process with exit code 0 when
+    ``PILOTAGE_PROBE_STEPS`` optimizer steps are done. On an XLA device it synchronises by itself.
+"""
+
+VERSION = "1"
+
+
+def start():
+    """Begin to watch this process; called once by ``sitecustomize``."""
+    from . import finder, guard, process
+
+    with guard.reporting("start"):
+        process.begin()
+        finder.watch("torch", _torch_loaded)
+        finder.watch("torch_xla", _torch_xla_loaded)
+
+
+def _torch_loaded(module):
+    from . import torch_hooks
+
+    torch_hooks.install(module)
+
+
+def _torch_xla_loaded(module):
+    from . import xla_hooks
+
+    xla_hooks.install(module)
