@@ -123,6 +123,10 @@ def _operator_delivered(s: SessionState, e: Event, b: ev.OperatorDelivered) -> N
 
 @handles(ev.OperatorInterrupted)
 def _operator_interrupted(s: SessionState, e: Event, b: ev.OperatorInterrupted) -> None:
+    # An interrupted agent withdraws what it asked: a later answer would reach nobody.
+    for ask in s.asks.values():
+        if ask.pending:
+            ask.closed = "interrupted"
     s._say(e, "interrupted", b.reason)
     s._moment(e, "message", "interrupted" + (f": {b.reason}" if b.reason else ""))
 

@@ -26,6 +26,7 @@ def _recorder_started(s: SessionState, e: Event, b: ev.RecorderStarted) -> None:
 @handles(ev.RecorderStopped)
 def _recorder_stopped(s: SessionState, e: Event, b: ev.RecorderStopped) -> None:
     s.recorder_up = False
+    _close_open(s, e, "stopped")
 
 
 @handles(ev.RecorderRecovered)
@@ -33,14 +34,19 @@ def _recorder_recovered(s: SessionState, e: Event, b: ev.RecorderRecovered) -> N
     s.recoveries.append((e.seq, b))
     if s.agent is not None and s.agent_end is None:
         s.agent_cut_off = True
-    for ask in s.asks.values():
-        if ask.pending:
-            ask.closed = "cut off"
-    for entry in s.transcript:
-        if entry.kind == "called" and entry.output is None:
-            entry.output, entry.ok, entry.ended_ts_us = "cut off", False, e.ts_us
+    _close_open(s, e, "cut off")
     s._say(e, "recovered", b.text)
     s._moment(e, "recovered", b.text or "recorder recovered")
+
+
+def _close_open(s: SessionState, e: Event, why: str) -> None:
+    """No agent waits for an answer or a result any more: its recorder is gone."""
+    for ask in s.asks.values():
+        if ask.pending:
+            ask.closed = why
+    for entry in s.transcript:
+        if entry.kind == "called" and entry.output is None:
+            entry.output, entry.ok, entry.ended_ts_us = why, False, e.ts_us
 
 
 @handles(ev.TreeSnapshotted)
