@@ -1,0 +1,427 @@
+"""The moments of a session on one line of time, with a cursor that goes from one to the next."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.widgets.cells import fit, printable
+from tui.widgets.row_view import ink
+
+
+class Moment(NamedTuple):
+    """Something worth going to. ``t_us`` is in microseconds on any clock, the same for all."""
+
+    seq: int
+    t_us: int
+    kind: str
+    label: str = ""
+    mark: str = ""  # a few characters drawn behind the sign where there is room: ``L1``
+
+
+class Kind(NamedTuple):
+    """How a kind of moment looks; a lower rank stands for the others of its cluster."""
+
+    sign: str
+    ascii: str
+    rank: int
+    words: str
+
+
+KINDS: dict[str, Kind] = {
+    "failed": Kind("✗", "x", 0, "failed"),
+    "level": Kind("▲", "^", 1, "level"),
+    "finding": Kind("!", "!", 2, "finding"),
+    "intervention": Kind("i", "i", 3, "intervention"),
+    "claim": Kind("◆", "#", 4, "claim"),
+    "ask": Kind("?", "?", 5, "question"),
+    "attempt": Kind("●", "o", 6, "attempt"),
+    "marker": Kind("m", "m", 7, "mark"),
+}
+"""Signs by kind. ``failed`` is an attempt that has ended badly."""
+
+_OTHER = Kind("·", ".", 8, "event")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Moments that share a place: where it is drawn, what, and which moments (positions)."""
+
+    column: int
+    text: str
+    kind: str
+    first: int
+    last: int  # included
+
+
+def kind_of(name: str) -> Kind:
+    """The look of a kind, also of one we don't know."""
+    return KINDS.get(name, _OTHER)
+
+
+def lay_out(
+    moments: Sequence[Moment], start_us: int, end_us: int, width: int, ascii: bool = False
+) -> list[Cluster]:
+    """Place moments (in order of time) on ``width`` columns; those that would touch are joined.
+
+    A cluster shows the sign of its weightiest kind and how many it holds: ``✗3``.
+    """
+    out: list[Cluster] = []
+    if width < 1 or not moments:
+        return out
+    span = max(1, end_us - start_us)
+    places = [
+        max(0, min(width - 1, round((m.t_us - start_us) / span * (width - 1)))) for m in moments
+    ]
+    groups: list[list[int]] = []  # column, first, last
+    for at, column in enumerate(places):
+        groups.append([column, at, at])
+        # Joining makes the earlier one wider, and it may then touch the one before it.
+        while len(groups) > 1:
+            before, here = groups[-2], groups[-1]
+            size = before[2] - before[1] + 1
+            if before[0] + (1 if size == 1 else 1 + len(str(size))) <= here[0]:
+                break
+            before[2] = here[2]
+            groups.pop()
+    for number, (column, first, last) in enumerate(groups):
+        kind = min((moments[i].kind for i in range(first, last + 1)), key=lambda k: kind_of(k).rank)
+        look = kind_of(kind)
+        text = look.ascii if ascii else look.sign
+        count = last - first + 1
+        if count > 1:
+            text += str(count)
+        elif moments[first].mark:
+            mark = text + printable(moments[first].mark)
+            limit = groups[number + 1][0] - 1 if number + 1 < len(groups) else width
+            if cell_len(mark) == len(mark) and column + len(mark) <= limit:
+                text = mark
+        # At the right edge a text moves left, unless that would cover its neighbour.
+        left = out[-1].column + cell_len(out[-1].text) if out else 0
+        column = max(left, min(column, width - cell_len(text)))
+        if column + cell_len(text) > width:
+            text = text[: max(0, width - column)]
+        out.append(Cluster(column, text, kind, first, last))
+    return out
+
+
+def clock(us: int) -> str:
+    """A span of time as people read it: ``0:42``, ``1:02:07``."""
+    seconds = max(0, us) // 1_000_000
+    hours, rest = divmod(seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class Timeline(Widget, can_focus=True):
+    """A strip of moments; with two rows the second one tells about the moment at the cursor."""
+
+    HELP = """# Timeline
+
+What happened, from left to right.
+
+| sign | means |
+|---|---|
+| ● ✗ | an attempt, one that failed |
+| ▲ ◆ | a level measured, a claim |
+| ! | a finding |
+| i | an intervention |
+| ? | a question of the agent |
+| m | a mark |
+
+A number behind a sign counts moments too close to be drawn apart. The heavy part of the line is
+what a replay has played.
+
+| key | does |
+|---|---|
+| left, right | previous and next moment |
+| **shift** left, right | previous and next moment of the same kind |
+| home, end | first and last moment |
+| enter | move all panes to the moment |
+| escape | leave the moment, back to now |
+"""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "step(-1)", "Previous moment", show=False),
+        Binding("right", "step(1)", "Next moment", show=False),
+        Binding("shift+left", "step_kind(-1)", "Previous of its kind", show=False),
+        Binding("shift+right", "step_kind(1)", "Next of its kind", show=False),
+        Binding("home", "first", "First moment", show=False),
+        Binding("end", "last", "Last moment", show=False),
+        Binding("enter", "choose", "Go to moment"),
+        Binding("escape", "leave", "Back to now", show=False),
+    ]
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "timeline--track",
+        "timeline--played",
+        "timeline--cursor",
+        "timeline--position",
+        "timeline--label",
+        "timeline--muted",
+    } | {f"timeline--{kind}" for kind in KINDS}
+
+    DEFAULT_CSS = """
+    Timeline {
+        height: 2;
+        background: $background;
+        color: $foreground;
+        & .timeline--track { color: $foreground 35%; }
+        & .timeline--played { color: $primary; }
+        & .timeline--cursor { text-style: bold reverse; }
+        & .timeline--position { color: $background; background: $primary; text-style: bold; }
+        & .timeline--label { color: $foreground; }
+        & .timeline--muted { color: $foreground 60%; }
+        & .timeline--attempt { color: $primary; }
+        & .timeline--failed { color: $error; text-style: bold; }
+        & .timeline--finding { color: $warning; text-style: bold; }
+        & .timeline--intervention { color: $accent; text-style: bold; }
+        & .timeline--level { color: $success; text-style: bold; }
+        & .timeline--ask { color: $warning; }
+        & .timeline--claim { color: $secondary; }
+        & .timeline--marker { color: $foreground; }
+    }
+    """
+
+    class MomentChosen(Message):
+        """Enter or a click on a moment."""
+
+        def __init__(self, timeline: Timeline, seq: int) -> None:
+            super().__init__()
+            self.timeline = timeline
+            self.seq = seq
+
+        @property
+        def control(self) -> Timeline:
+            return self.timeline
+
+    class MomentReached(Message):
+        """The cursor has come to a moment, or has left them all (None)."""
+
+        def __init__(self, timeline: Timeline, seq: int | None) -> None:
+            super().__init__()
+            self.timeline = timeline
+            self.seq = seq
+
+        @property
+        def control(self) -> Timeline:
+            return self.timeline
+
+    def __init__(
+        self,
+        *,
+        empty: str = "Nothing has happened yet.",
+        ascii: bool = False,
+        name: str | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self.empty = empty
+        self.ascii = ascii
+        self.cursor_seq: int | None = None
+        """The moment at the cursor."""
+        self._moments: Sequence[Moment] = ()
+        self._times: list[int] = []
+        self._start = self._end = 0
+        self._position: int | None = None
+        self._now = "now"
+        self._laid: tuple[int, list[Cluster]] | None = None
+
+    # Data.
+
+    def set_moments(
+        self,
+        moments: Sequence[Moment],
+        start_us: int,
+        end_us: int,
+        position_us: int | None = None,
+        end_label: str = "now",
+    ) -> None:
+        """Show these moments.
+
+        Args:
+            moments: In order of time.
+            start_us: Time of the left edge.
+            end_us: Time of the right edge: now, or the end of the session.
+            position_us: Where a replay stands; None for a live session.
+            end_label: What to call the right edge (``now``, ``end``).
+        """
+        self._moments = moments
+        self._times = [moment.t_us for moment in moments]
+        self._start, self._end, self._position = start_us, max(start_us, end_us), position_us
+        self._now = end_label
+        self._laid = None
+        if self.cursor_seq is not None and self._cursor_index() is None:
+            self.cursor_seq = None
+        self.refresh()
+
+    def set_position(self, position_us: int | None) -> None:
+        """Move the position of a replay."""
+        if position_us != self._position:
+            self._position = position_us
+            self.refresh()
+
+    def _cursor_index(self) -> int | None:
+        for index, moment in enumerate(self._moments):
+            if moment.seq == self.cursor_seq:
+                return index
+        return None
+
+    # Keys.
+
+    def _go(self, index: int | None) -> None:
+        seq = None if index is None else self._moments[index].seq
+        if seq != self.cursor_seq:
+            self.cursor_seq = seq
+            self.post_message(self.MomentReached(self, seq))
+            self.refresh()
+
+    def _around(self, direction: int) -> int | None:
+        """The neighbour of the cursor; without one, of the position or of the end."""
+        here = self._cursor_index()
+        if here is not None:
+            target = here + direction
+        elif direction < 0:
+            position = self._end if self._position is None else self._position
+            target = bisect_right(self._times, position) - 1
+        else:
+            position = self._start if self._position is None else self._position
+            target = bisect_left(self._times, position)
+        return target if 0 <= target < len(self._moments) else None
+
+    def action_step(self, direction: int) -> None:
+        target = self._around(direction)
+        if target is not None:
+            self._go(target)
+
+    def action_step_kind(self, direction: int) -> None:
+        here = self._cursor_index()
+        target = self._around(direction)
+        kind = self._moments[here].kind if here is not None else None
+        while target is not None and kind is not None and self._moments[target].kind != kind:
+            target += direction
+            if not 0 <= target < len(self._moments):
+                target = None
+        if target is not None:
+            self._go(target)
+
+    def action_first(self) -> None:
+        if self._moments:
+            self._go(0)
+
+    def action_last(self) -> None:
+        if self._moments:
+            self._go(len(self._moments) - 1)
+
+    def action_choose(self) -> None:
+        if self.cursor_seq is not None:
+            self.post_message(self.MomentChosen(self, self.cursor_seq))
+
+    def action_leave(self) -> None:
+        self._go(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # Without a moment, escape and enter belong to whoever is around the strip.
+        return self.cursor_seq is not None if action in ("leave", "choose") else True
+
+    def on_click(self, event: events.Click) -> None:
+        clusters = self._clusters(self._track_width())
+        near = [c for c in clusters if c.column - 1 <= event.x <= c.column + cell_len(c.text)]
+        if near:
+            best = min(near, key=lambda c: abs(c.column - event.x))
+            self._go(best.first)
+            self.action_choose()
+
+    # Drawing.
+
+    def _track_width(self) -> int:
+        return max(0, self.size.width - cell_len(self._now) - 1)
+
+    def _clusters(self, width: int) -> list[Cluster]:
+        if self._laid is None or self._laid[0] != width:
+            placed = lay_out(self._moments, self._start, self._end, width, self.ascii)
+            self._laid = (width, placed)
+        return self._laid[1]
+
+    def _look(self, name: str) -> Style:
+        return self.get_component_rich_style(f"timeline--{name}")
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return Strip(self._track(width)).adjust_cell_length(width, self.rich_style)
+        if y == 1:
+            return Strip([Segment(fit(self._words(), width), self._words_style())])
+        return Strip.blank(width, self.rich_style)
+
+    def _track(self, width: int) -> list[Segment]:
+        across = self._track_width()
+        clusters = self._clusters(across)
+        here = self._cursor_index()
+        line, heavy = ("-", "=") if self.ascii else ("─", "━")
+        at_position: int | None = None
+        if self._position is not None and across:
+            part = (self._position - self._start) / max(1, self._end - self._start)
+            at_position = max(0, min(across - 1, round(part * (across - 1))))
+        chars: list[tuple[str, Style]] = []
+        track, played = self._look("track"), self._look("played")
+        for column in range(across):
+            done = at_position is not None and column < at_position
+            chars.append((heavy, played) if done else (line, track))
+        if at_position is not None:
+            chars[at_position] = ("|" if self.ascii else "┃", self._look("position"))
+        for cluster in clusters:
+            known = cluster.kind if cluster.kind in KINDS else "muted"
+            style = self._look(known)
+            if here is not None and cluster.first <= here <= cluster.last:
+                style = style + Style(reverse=True, bold=True)
+            elif at_position is not None and cluster.column > at_position:
+                style = style + ink(self._look("muted"))
+            for offset, char in enumerate(cluster.text):
+                if cluster.column + offset < across:
+                    covered = cluster.column + offset == at_position
+                    chars[cluster.column + offset] = (
+                        char,
+                        style + Style(underline=True) if covered else style,
+                    )
+        out = [Segment(char, style) for char, style in chars]
+        return [*out, Segment(f" {self._now}", self._look("muted"))]
+
+    def _words_style(self) -> Style:
+        return self._look("label" if self._cursor_index() is not None else "muted")
+
+    def _words(self) -> str:
+        index = self._cursor_index()
+        dot = " - " if self.ascii else " · "
+        if index is not None:
+            moment = self._moments[index]
+            look = kind_of(moment.kind)
+            sign = look.ascii if self.ascii else look.sign
+            text = printable(moment.label) or look.words
+            parts = [f"{sign} {clock(moment.t_us - self._start)}  {text}"]
+            parts.append(f"{index + 1} of {len(self._moments)}")
+            for cluster in self._clusters(self._track_width()):
+                if cluster.first <= index <= cluster.last and cluster.last > cluster.first:
+                    size = cluster.last - cluster.first + 1
+                    parts.append(f"{index - cluster.first + 1} of {size} here")
+            return dot.join(parts)
+        if not self._moments:
+            return self.empty
+        noun = "moment" if len(self._moments) == 1 else "moments"
+        parts = [f"{len(self._moments)} {noun}", clock(self._end - self._start)]
+        if self._position is not None:
+            at = f"at {clock(self._position - self._start)}"
+            parts.append(at)
+        return dot.join(parts)
