@@ -1,0 +1,383 @@
+"""The ladder L0-L4: its checks, its criteria, and where a session stands on it.
+
+A check's *result* is an event and never changes. Whether it still holds is derived here, from
+what it was measured on: a result whose tree, command, criteria, chip count or reference is no
+longer the present one is **stale**, and stale never counts as a pass.
+
+The measured level is the highest k such that every check of the levels up to k is ``pass`` or
+``waived`` and every one of these levels has a check that ran and passed (DESIGN 6: *a level
+without a check that ran is not reached*). Checks marked ``optional`` need facts that not every
+project gives (a price, the number of evaluated samples): they hold a level back when they fail
+or are stale, not when they could not run, and they are never counted as the check that ran.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from core.errors import PilotageError
+from core.state_parts import CheckResult, level_name
+
+if TYPE_CHECKING:
+    from core.events import CheckEvaluated
+    from core.state import SessionState
+    from core.state_parts import Run
+
+PASS, FAIL, NOT_RUN, STALE, WAIVED = "pass", "fail", "not run", "stale", "waived"
+#: Every state a check or a level can be shown in.
+STATES = (PASS, FAIL, NOT_RUN, STALE, WAIVED)
+
+QUESTIONS = (
+    "does it run?",
+    "same numbers?",
+    "on the hardware that was asked for?",
+    "same goal?",
+    "worth it?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """What counts as good enough, per session. Every threshold says where it comes from.
+
+    Relative tolerances are dimensionless: ``|actual - expected| / |expected|``.
+    """
+
+    #: Optimizer steps of a parity run. 16: past the first compiles and a short warm-up.
+    parity_steps: int = 16
+    #: Initial norm per tensor, fp32; the oracle prototype's bound for relative L2 per module.
+    start_rtol: float = 1e-5
+    #: Loss of the first step. CPU and XLA fp32 losses were equal after 30 steps; a wrong GELU
+    #: moved the loss by 1e-6, so this can't be tighter than rounding and is not the only check.
+    first_loss_rtol: float = 1e-5
+    #: Loss of each of the parity steps: rounding grows along a trajectory, hence wider.
+    trajectory_rtol: float = 1e-3
+    #: Gradient norm before and after clipping, and norm of the parameter update, per step.
+    grad_rtol: float = 1e-3
+    #: Learning rate and other hyperparameters: computed on the host, equal but for rounding.
+    hyper_rtol: float = 1e-6
+    #: bf16, and fp32 on a TPU (whose matmul is bf16 by default): TorchTPU's documented parity
+    #: rtol, and a loss curve tolerance that follows it.
+    bf16_rtol: float = 1.6e-2
+    bf16_trajectory_rtol: float = 5e-2
+    #: A healthy run compiles in steps 1 and 2 (optimizer state appears): count from step 4 on.
+    warmup_steps: int = 3
+    #: PyTorch/XLA's own metrics analysis: more than 0.5 compiles a step is too frequent.
+    compiles_per_step: float = 0.5
+    #: The same tool's bound for transfers to the host per step.
+    transfers_per_step: float = 0.5
+    #: The project's metric may be worse by this many points (where the metric has points) ...
+    goal_points: float = 1.0
+    #: ... or by this share of the reference's value (where it has none, for example perplexity).
+    goal_rtol: float = 0.01
+    #: One run may take, and cost, at most this many times the reference's.
+    max_time_ratio: float = 1.0
+    max_cost_ratio: float = 1.0
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], strict: bool = True) -> Criteria:
+        """Criteria from a configuration table; what is not named keeps its default.
+
+        ``strict`` raises :class:`PilotageError` on an unknown name or a value that is no
+        number >= 0; otherwise such entries are passed over (a stored session may be older or
+        newer than this release).
+        """
+        known = {f.name: f for f in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in data.items():
+            good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+            whole = name in ("parity_steps", "warmup_steps")
+            if name in known and good and (not whole or isinstance(value, int)):
+                values[name] = value if whole else float(value)
+            elif strict and name not in known:
+                raise PilotageError(
+                    f"There is no criterion {name!r}; [criteria] knows: {', '.join(known)}."
+                )
+            elif strict:
+                kind = "a whole number" if whole else "a number"
+                raise PilotageError(f"Criterion {name!r} has to be {kind} >= 0, not {value!r}.")
+        return cls(**values)
+
+    @classmethod
+    def of(cls, state: SessionState) -> Criteria:
+        """The criteria of a session."""
+        table = state.config.get("criteria")
+        return cls.from_json(table if isinstance(table, dict) else {}, strict=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every criterion with its value."""
+        return dataclasses.asdict(self)
+
+    def hash(self) -> str:
+        """Twelve hex digits that change when any criterion changes."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of the ladder; the function that evaluates it lives in ``core.verify``."""
+
+    id: str
+    level: int
+    title: str
+    question: str
+    optional: bool = False
+
+
+def _check(id: str, title: str, question: str, optional: bool = False) -> tuple[str, Check]:
+    return id, Check(id, int(id[1]), title, question, optional)
+
+
+#: All checks, in the order in which they are shown.
+CHECKS: dict[str, Check] = dict(
+    (
+        _check("L0.exit", "exit", "Did the target command end by itself with exit code 0?"),
+        _check("L0.steps", "steps", "Did it take as many optimizer steps as the reference?"),
+        _check("L0.result", "result", "Did it print the project's metric?"),
+        _check("L0.errors", "errors", "Did it end without a traceback in its output?"),
+        _check("L1.start", "same start", "Do both parity runs start from the same weights?"),
+        _check("L1.parameters", "parameters", "Same parameters: how many, in how many tensors?"),
+        _check("L1.ties", "ties", "Are the same parameters tied to each other?"),
+        _check("L1.optimizer", "optimizer", "Same optimizer with the same hyperparameters?"),
+        _check("L1.schedule", "schedule", "Same learning rate in each step?"),
+        _check("L1.events", "step order", "Backward, clip, step, schedule in the same order?"),
+        _check("L1.first_loss", "first loss", "Same loss in the first step?"),
+        _check("L1.trajectory", "loss curve", "Same loss over all parity steps?"),
+        _check("L1.grad_norm", "gradients", "Same gradient norm before clipping?"),
+        _check("L1.clip", "clipping", "Are gradients clipped the same, by the same factor?"),
+        _check("L1.update", "updates", "Do the parameters change by the same amount?"),
+        _check("L2.device", "device", "Are all trained parameters on the device asked for?"),
+        _check("L2.runtime", "runtime", "Is the XLA runtime on the hardware asked for?"),
+        _check("L2.chips", "chips", "As many chips used as asked for?"),
+        _check("L2.optimizer", "optimizer", "Does the optimizer train the model's parameters?"),
+        _check("L2.executed", "executed", "Was every step executed, at a step boundary?"),
+        _check("L2.fallback", "fallback", "Did every operator run on the device?"),
+        _check("L2.recompiles", "recompiles", "Are compilations over after the warm-up?"),
+        _check("L2.transfers", "transfers", "Are tensors left on the device between steps?"),
+        _check("L3.metric", "metric", "As good as our own reference run?"),
+        _check("L3.samples", "evaluated", "Evaluated on as many samples?", optional=True),
+        _check("L3.budget", "trained on", "Trained on as many samples?", optional=True),
+        _check("L4.time", "time", "Does one run take no longer than the reference?"),
+        _check("L4.cost", "dollars", "Does one run cost no more?", optional=True),
+    )
+)
+
+
+# --- what a result holds for -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a check result holds for; a change of any field makes it stale."""
+
+    tree: str
+    command: str
+    criteria: str
+    chips: int
+
+
+def target(state: SessionState) -> dict[str, Any]:
+    """The ``[target]`` table of the session's configuration."""
+    table = state.config.get("target")
+    return table if isinstance(table, dict) else {}
+
+
+def identity(state: SessionState, tree: str) -> Identity:
+    """The identity that a result for ``tree`` must have to count now."""
+    table = target(state)
+    chips = table.get("chips", 1)
+    return Identity(
+        tree=tree,
+        command=str(table.get("command", "")),
+        criteria=Criteria.of(state).hash(),
+        chips=chips if isinstance(chips, int) else 1,
+    )
+
+
+def is_xla_cpu(state: SessionState) -> bool:
+    """Whether the target is PJRT on the host, whose times and dollars say nothing of a TPU."""
+    return target(state).get("kind") == "xla-cpu"
+
+
+def target_note(state: SessionState) -> str:
+    """What every L4 text of an ``xla-cpu`` session carries; ``""`` for a TPU target."""
+    return "xla-cpu, no TPU figure" if is_xla_cpu(state) else ""
+
+
+def stale_reason(state: SessionState, body: CheckEvaluated, now: Identity) -> str:
+    """Why a result no longer holds, as a sentence; ``""`` if it holds."""
+    if body.tree != now.tree:
+        return f"The code has changed: measured on tree {body.tree[:7]}, now {now.tree[:7]}."
+    if body.command != now.command:
+        return f"The target command has changed: it was {body.command!r}."
+    if body.criteria != now.criteria:
+        return "The criteria have changed since it was measured."
+    if body.chips != now.chips:
+        return f"Measured on {body.chips} chip(s), asked for are {now.chips}."
+    for run_id in body.reference_runs:
+        old = state.runs.get(run_id)
+        new = latest_reference(state, old) if old else None
+        if old and new and new.run_id != old.run_id:
+            return (
+                f"The reference was run again: measured against #{old.number}, now #{new.number}."
+            )
+    return ""
+
+
+def latest_reference(state: SessionState, like: Run) -> Run | None:
+    """The latest usable run of the same part (purpose and ``of``) as a reference run."""
+    return last(state.runs_for(like.started.purpose, like.started.of), lambda run: run.ok_exit)
+
+
+def last(runs: Iterable[Run], good: Callable[[Run], bool]) -> Run | None:
+    """The last of ``runs`` that is ``good``."""
+    found = None
+    for run in runs:
+        if good(run):
+            found = run
+    return found
+
+
+# --- where a session stands ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStatus:
+    """One check as the level pane draws it.
+
+    ``state`` is the present one; ``result`` the evaluation it rests on, which for a stale
+    check is the one that held before; ``why`` says why it is stale or not run.
+    """
+
+    check: Check
+    state: str
+    result: CheckResult | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One level: its aggregated state, its checks, and whether the agent has claimed it."""
+
+    level: int
+    question: str
+    state: str
+    reached: bool
+    claimed: bool
+    checks: list[CheckStatus] = field(default_factory=list)
+
+    @property
+    def first_bad(self) -> CheckStatus | None:
+        """The check that gives the level its state, where that is not ``pass``."""
+        return next((c for c in self.checks if c.state == self.state), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Where a session stands: claim and measurement side by side, never mixed."""
+
+    tree: str
+    levels: list[LevelStatus]
+    measured: int
+    claimed: int | None
+    note: str = ""
+
+    @property
+    def refuted(self) -> bool:
+        """Whether a check *failed* at or below the claimed level (not run is not refuted)."""
+        if self.claimed is None:
+            return False
+        return any(lv.state == FAIL for lv in self.levels if lv.level <= self.claimed)
+
+    @property
+    def text(self) -> str:
+        """One sentence: claim against measurement, and what stands in the way."""
+        claim = "nothing claimed" if self.claimed is None else f"claimed {level_name(self.claimed)}"
+        text = f"{claim}, measured {level_name(self.measured)}"
+        top = next((lv for lv in self.levels if not lv.reached), None)
+        bad = top.first_bad if top else None
+        if bad:
+            detail = bad.result.body.summary if bad.state == FAIL and bad.result else bad.why
+            text += f": {bad.check.id} {bad.state}" + (f" ({detail})" if detail else "")
+        return text + (f" [{self.note}]" if self.note else "")
+
+
+def aggregate(states: Iterable[tuple[Check, str]]) -> str:
+    """The state of one level from its checks' states; the least comfortable one wins."""
+    states = list(states)
+    every = {s for _, s in states}
+    needed = {s for c, s in states if not c.optional}
+    if FAIL in every:
+        return FAIL
+    if STALE in every:
+        return STALE
+    if NOT_RUN in needed or not needed:
+        return NOT_RUN
+    return WAIVED if WAIVED in every else PASS
+
+
+def reached(states: Iterable[tuple[Check, str]]) -> bool:
+    """Whether a level's checks carry it: all pass or waived, and at least one really ran."""
+    states = list(states)
+    ran = any(s == PASS and not c.optional for c, s in states)
+    return ran and aggregate(states) in (PASS, WAIVED)
+
+
+def highest(states: Mapping[str, str]) -> int:
+    """The measured level for check states by id; a check that is missing is ``not run``."""
+    level = -1
+    for k in range(len(QUESTIONS)):
+        of_level = [(c, states.get(c.id, NOT_RUN)) for c in CHECKS.values() if c.level == k]
+        if not reached(of_level):
+            break
+        level = k
+    return level
+
+
+def ladder(state: SessionState, tree: str | None = None) -> Ladder:
+    """Where the session stands on ``tree`` (default: the worktree's latest snapshot)."""
+    tree = state.tree if tree is None else tree
+    now = identity(state, tree)
+    statuses = {c.id: _status(state, c, now) for c in CHECKS.values()}
+    measured = highest({id: s.state for id, s in statuses.items()})
+    claimed = state.claimed_level
+    levels = []
+    for k, question in enumerate(QUESTIONS):
+        checks = [s for s in statuses.values() if s.check.level == k]
+        pairs = [(s.check, s.state) for s in checks]
+        levels.append(
+            LevelStatus(
+                level=k,
+                question=question,
+                state=aggregate(pairs),
+                reached=k <= measured,
+                claimed=claimed is not None and claimed >= k,
+                checks=checks,
+            )
+        )
+    return Ladder(tree, levels, measured, claimed, target_note(state))
+
+
+def _status(state: SessionState, check: Check, now: Identity) -> CheckStatus:
+    results = state.checks.get(check.id, [])
+    # The latest that holds, not simply the latest: going back to a measured tree revives it.
+    for result in reversed(results):
+        if not stale_reason(state, result.body, now):
+            return CheckStatus(check, _known(result.body.state), result, result.body.reason)
+    # Only what was measured can have gone stale; a check that never ran still has not run.
+    for result in reversed(results):
+        if result.body.state in (PASS, FAIL, WAIVED):
+            return CheckStatus(check, STALE, result, stale_reason(state, result.body, now))
+    reason = results[-1].body.reason if results else "Nothing has been measured yet."
+    return CheckStatus(check, NOT_RUN, results[-1] if results else None, reason)
+
+
+def _known(state: str) -> str:
+    # A state that this release does not know must not be mistaken for a pass.
+    return state if state in (PASS, FAIL, NOT_RUN, WAIVED) else NOT_RUN

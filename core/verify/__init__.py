@@ -1,0 +1,1 @@
+"""What turns runs and references into check results. Pure: reads the fold, touches nothing."""

@@ -1,0 +1,87 @@
+"""L0: does it run?"""
+
+from __future__ import annotations
+
+from core import records_view as view
+from core.errors import PilotageError
+from core.metric import read_metric
+from core.verify.registry import check
+from core.verify.subject import NotRun, Subject, Verdict, judged
+
+TRACEBACK = "Traceback (most recent call last):"
+
+
+@check("L0.exit")
+def exit_code(s: Subject) -> Verdict:
+    """Exit code 0, by itself (DESIGN 6, L0: exit)."""
+    end = s.run.ended
+    assert end is not None
+    how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
+    summary = "exit 0" if s.run.ok_exit else f"ended with {how}"
+    return judged(
+        s.run.ok_exit,
+        summary,
+        expected="exit 0",
+        actual=how,
+        evidence={"duration_s": end.duration_s, "text": end.text},
+    )
+
+
+@check("L0.steps")
+def steps(s: Subject) -> Verdict:
+    """As many optimizer steps as the reference took (DESIGN 6, L0: expected steps reached)."""
+    expected, actual = view.steps_done(s.reference), view.steps_done(s.run)
+    if not expected:
+        raise NotRun(
+            f"The probe saw no optimizer step in the reference run #{s.reference.number}, so "
+            "the number of steps to reach is not known."
+        )
+    if actual is None:
+        raise NotRun(f"The probe reported nothing from run #{s.run.number}.")
+    return judged(
+        actual == expected,
+        f"{actual} of {expected} steps",
+        expected=f"{expected} steps",
+        actual=f"{actual} steps",
+        tolerance="equal",
+    )
+
+
+@check("L0.result")
+def result(s: Subject) -> Verdict:
+    """The metric's pattern matched the output (DESIGN 6, L0: result produced)."""
+    config = view.table(s.state.config.get("metric"))
+    if not config.get("pattern"):
+        raise NotRun("No metric pattern is configured: set [metric] pattern.")
+    try:
+        value = read_metric(s.run.lines, config)
+    except PilotageError as error:
+        raise NotRun(str(error)) from error
+    name = str(config.get("name") or "metric")
+    if value is None:
+        return judged(
+            False, f"no {name} in the output", expected=f"a line that matches {config['pattern']}"
+        )
+    return judged(True, f"{name} {value:g}", expected=f"a {name}", actual=f"{value:g}")
+
+
+@check("L0.errors")
+def errors(s: Subject) -> Verdict:
+    """No traceback in the output, even of an exception that was caught (DESIGN 6, L0).
+
+    A program that prints a traceback and goes on has swallowed an error; the operator may waive
+    one that is known to be harmless.
+    """
+    run = s.run
+    at = [i for i, line in enumerate(run.lines) if TRACEBACK in line.text]
+    if not at:
+        return judged(True, "no traceback", expected="no traceback", actual="none")
+    shown = [line.text for line in run.lines[at[0] : at[0] + 30]]
+    swallowed = " although it ended with exit 0" if run.ok_exit else ""
+    return judged(
+        False,
+        f"{len(at)} traceback(s) in the output{swallowed}",
+        expected="no traceback",
+        actual=f"{len(at)}",
+        evidence={"lines": shown, "seq": run.lines[at[0]].seq},
+    )

@@ -1,0 +1,99 @@
+"""L3: same goal?"""
+
+from __future__ import annotations
+
+import math
+
+from core import records_view as view
+from core.errors import PilotageError
+from core.metric import higher_is_better, read_metric
+from core.state_parts import Run
+from core.verify.compare import share
+from core.verify.registry import check
+from core.verify.subject import NotRun, Subject, Verdict, judged
+
+
+@check("L3.metric")
+def metric(s: Subject) -> Verdict:
+    """The project's metric against our own reference run, never against the paper's number.
+
+    Only worse counts, in the metric's direction. Tolerance (DESIGN 6): ``goal_points`` where
+    the metric has points (``[metric] points`` is the factor that turns it into them), else
+    ``goal_rtol`` of the reference's value.
+    """
+    config = view.table(s.state.config.get("metric"))
+    name = str(config.get("name") or "metric")
+    if not config.get("pattern"):
+        raise NotRun("No metric pattern is configured: set [metric] pattern.")
+    ours, theirs = _value(s.reference, config, name), _value(s.run, config, name)
+    if not math.isfinite(ours):
+        raise NotRun(f"The reference run #{s.reference.number} printed {name} {ours}.")
+    worse = ours - theirs if higher_is_better(config) else theirs - ours
+    points = view.number(config.get("points")) or 0.0
+    if points > 0:
+        loss, limit = worse * points, s.criteria.goal_points
+        words, tolerance = f"{abs(loss):.2f} points", f"at most {limit:g} points worse"
+    else:
+        loss = worse / abs(ours) if ours else (0.0 if not worse else math.copysign(math.inf, worse))
+        limit = s.criteria.goal_rtol
+        words, tolerance = f"{share(abs(loss))} relative", f"at most {limit:g} relative worse"
+    good = loss <= limit  # false for a metric that is nan
+    direction = "worse" if worse > 0 else "better"
+    difference = "equal to the reference" if worse == 0 else f"{words} {direction}"
+    return judged(
+        good,
+        f"{name} {theirs:g}, {difference}",
+        expected=f"{ours:g} (reference #{s.reference.number})",
+        actual=f"{theirs:g}",
+        tolerance=tolerance,
+        evidence={
+            "direction": "higher is better" if higher_is_better(config) else "lower is better"
+        },
+    )
+
+
+def _value(run: Run, config: dict[str, object], name: str) -> float:
+    try:
+        value = read_metric(run.lines, config)
+    except PilotageError as error:
+        raise NotRun(str(error)) from error
+    if value is None:
+        raise NotRun(f"Run #{run.number} printed no {name} that matches the pattern.")
+    return value
+
+
+@check("L3.samples")
+def samples(s: Subject) -> Verdict:
+    """As many samples went through the model in evaluation: exact (DESIGN 7)."""
+    mine, other = (_evaluated(run) for run in (s.reference, s.run))
+    return _same(mine, other, "evaluated samples")
+
+
+def _evaluated(run: Run) -> int | None:
+    return view.count((view.record(run, "finish") or {}).get("eval_samples"))
+
+
+@check("L3.budget")
+def budget(s: Subject) -> Verdict:
+    """As many samples trained on: exact. ``drop_last`` and a smaller batch drop data silently."""
+    mine, other = (_trained(run) for run in (s.reference, s.run))
+    return _same(mine, other, "training samples")
+
+
+def _trained(run: Run) -> int | None:
+    steps = view.steps(run)
+    total, known = view.per_step(steps, "samples")
+    return int(total) if known and known == len(steps) else None
+
+
+def _same(mine: int | None, other: int | None, what: str) -> Verdict:
+    # 0 is what the probe reports where it could not see them; it is not a count to rely on.
+    if not mine or other is None:
+        raise NotRun(f"The number of {what} is not known for both runs.")
+    return judged(
+        mine == other,
+        f"{other} {what}" + ("" if mine == other else f" instead of {mine}"),
+        expected=str(mine),
+        actual=str(other),
+        tolerance="equal",
+    )

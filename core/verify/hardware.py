@@ -1,0 +1,206 @@
+"""L2: on the hardware that was asked for?"""
+
+from __future__ import annotations
+
+from core import records_view as view
+from core.body import JSON
+from core.state_parts import Run
+from core.verify.registry import check
+from core.verify.subject import NotRun, Subject, Verdict, judged
+
+#: Executions per step below which a run has no working step boundary; see ``L2.executed``.
+MIN_EXECUTIONS = 0.5
+
+
+def _xla(s: Subject) -> None:
+    """All targets of this ladder run through XLA; a kind that is not known is not judged."""
+    if not (s.xla_cpu or s.kind.startswith("tpu")):
+        raise NotRun(f"The target kind {s.kind!r} is not known: use xla-cpu or tpu-<type>-<chips>.")
+
+
+def _model(run: Run) -> JSON:
+    model = view.record(run, "model")
+    if model is None:
+        raise NotRun(f"The probe saw no trained model in run #{run.number}.")
+    return model
+
+
+def _stepped(run: Run) -> list[JSON]:
+    steps = view.steps(run)
+    if not steps:
+        raise NotRun(f"The probe saw no optimizer step in run #{run.number}.")
+    return steps
+
+
+@check("L2.device")
+def device(s: Subject) -> Verdict:
+    """Every trained parameter is on an XLA device when the optimizer first steps (DESIGN 6, L2)."""
+    _xla(s)
+    devices = {k: view.count(v) or 0 for k, v in view.table(_model(s.run).get("devices")).items()}
+    if not devices:
+        raise NotRun(f"The probe recorded no device of parameters in run #{s.run.number}.")
+    wrong = {k: v for k, v in devices.items() if not view.is_device(k, "xla")}
+    text = ", ".join(f"{v} on {k}" for k, v in devices.items())
+    return judged(
+        not wrong,
+        "all trained parameters on XLA"
+        if not wrong
+        else f"trained parameters on {', '.join(wrong)}",
+        expected=f"{sum(devices.values())} on xla",
+        actual=text,
+        tolerance="all",
+    )
+
+
+@check("L2.runtime")
+def runtime(s: Subject) -> Verdict:
+    """The hardware behind the XLA device: TPU, or for ``xla-cpu`` the host's CPU.
+
+    Without ``PJRT_DEVICE`` torch_xla falls back to the CPU and the device still reads ``xla:0``
+    (FACTS G), so the runtime's own list of devices decides, not the device string.
+    """
+    _xla(s)
+    expected = "CPU" if s.xla_cpu else "TPU"
+    devices = _devices(s)
+    wrong = [d for d in devices if d.split(":")[0].upper() != expected]
+    note = " (xla-cpu, no TPU)" if s.xla_cpu else ""
+    return judged(
+        not wrong,
+        f"runs on {', '.join(devices)}{note}",
+        expected=expected,
+        actual=", ".join(devices),
+        evidence={"PJRT_DEVICE": (view.record(s.run, "xla") or {}).get("pjrt_device")},
+    )
+
+
+def _devices(s: Subject) -> list[str]:
+    """The runtime's devices, such as ``CPU:0``, as the started runtime named them."""
+    found: set[str] = set()
+    for record in s.run.signals:
+        names = record.get("devices")
+        if record.get("k") == "xla" and isinstance(names, list):
+            found |= {str(name) for name in names}
+    if not found:
+        raise NotRun(
+            f"The XLA runtime of run #{s.run.number} named no devices: it was not started by the "
+            "time of the first optimizer step."
+        )
+    return sorted(found)
+
+
+@check("L2.chips")
+def chips(s: Subject) -> Verdict:
+    """As many chips as asked for, no fewer and no more (DESIGN 6: asked = used)."""
+    _xla(s)
+    used = len(_devices(s))
+    return judged(
+        used == s.chips,
+        f"{used} of {s.chips} chip(s)",
+        expected=str(s.chips),
+        actual=str(used),
+        tolerance="equal",
+    )
+
+
+@check("L2.optimizer")
+def optimizer(s: Subject) -> Verdict:
+    """No optimizer tensor belongs to a copy of the model that is not used (FACTS G).
+
+    ``.to(xla)`` makes new Parameters: an optimizer made before it steps the old ones.
+    """
+    found = view.records(s.run, "optimizer")
+    counts = [view.count(r.get("orphaned")) for r in found]
+    if not found or all(c is None for c in counts):
+        raise NotRun(f"The probe saw no optimizer with its model in run #{s.run.number}.")
+    orphaned = sum(c or 0 for c in counts)
+    total = sum(view.count(r.get("tensors")) or 0 for r in found)
+    where = ", ".join(sorted({d for r in found for d in view.table(r.get("devices"))}))
+    return judged(
+        orphaned == 0,
+        f"trains the model's {total} tensors"
+        if not orphaned
+        else f"{orphaned} of {total} tensors in the optimizer are not the model's",
+        expected="0 tensors that are not the model's",
+        actual=f"{orphaned}, on {where}",
+        tolerance="0",
+    )
+
+
+@check("L2.executed")
+def executed(s: Subject) -> Verdict:
+    """The graph is executed about once a step, at least every second one.
+
+    Without a step boundary nothing runs until something is read (FACTS G: MarkStep and
+    ExecuteTime 0). The bound of 0.5 is ours: it lets a program sync every second step, and is
+    above what reading the loss every few steps alone would give.
+    """
+    _xla(s)
+    total, known = view.per_step(_stepped(s.run), "executes")
+    if not known:
+        raise NotRun(f"Run #{s.run.number} has no count of executions: no XLA was seen in it.")
+    return judged(
+        total >= MIN_EXECUTIONS * known,
+        f"{total / known:.2g} executions a step",
+        expected=f"at least {MIN_EXECUTIONS:g} a step",
+        actual=f"{total:g} in {known} steps",
+        tolerance=f">= {MIN_EXECUTIONS:g} a step",
+    )
+
+
+@check("L2.fallback")
+def fallback(s: Subject) -> Verdict:
+    """No operator ran on the host (PyTorch/XLA: any ``aten::*`` counter but one is a fallback)."""
+    _xla(s)
+    steps = _stepped(s.run)
+    finish = view.record(s.run, "finish") or {}
+    if not any(isinstance(r.get("fallbacks"), dict) for r in [*steps, finish]):
+        raise NotRun(f"Run #{s.run.number} has no fallback counters: no XLA was seen in it.")
+    # The totals at the end also hold what fell back outside the training steps.
+    ops = view.fallbacks([finish]) or view.fallbacks(steps)
+    return judged(
+        not ops,
+        "no operator fell back" if not ops else f"{len(ops)} operator(s) ran on the host",
+        expected="none",
+        actual=", ".join(f"{op} {n}x" for op, n in sorted(ops.items())) or "none",
+        tolerance="0",
+    )
+
+
+@check("L2.recompiles")
+def recompiles(s: Subject) -> Verdict:
+    """Compilations per step after the warm-up, at most ``compiles_per_step``.
+
+    0.5 is the threshold of PyTorch/XLA's metrics analysis; a healthy run compiles in its first
+    two steps only (FACTS G), so steps up to ``warmup_steps`` don't count.
+    """
+    _xla(s)
+    return _rate(s, "compiles", "compilations", s.criteria.compiles_per_step)
+
+
+@check("L2.transfers")
+def transfers(s: Subject) -> Verdict:
+    """Reads to the host per step after the warm-up, at most ``transfers_per_step``.
+
+    0.5 is the threshold of PyTorch/XLA's metrics analysis: reading the loss every tenth step
+    is fine, every step is not. The probe's own reads are not in the figure.
+    """
+    _xla(s)
+    return _rate(s, "transfers", "transfers to the host", s.criteria.transfers_per_step)
+
+
+def _rate(s: Subject, field: str, what: str, limit: float) -> Verdict:
+    warm = s.criteria.warmup_steps
+    later = [r for r in _stepped(s.run) if (view.count(r.get("n")) or 0) > warm]
+    total, known = view.per_step(later, field)
+    if not known:
+        raise NotRun(f"Run #{s.run.number} has no count of {what} after step {warm}.")
+    rate = total / known
+    seconds, _ = view.per_step(view.steps(s.run), "compile_s")
+    return judged(
+        rate <= limit,
+        f"{rate:.2g} {what} a step",
+        expected=f"at most {limit:g} a step after step {warm}",
+        actual=f"{total:g} in {known} steps",
+        tolerance=f"<= {limit:g} a step",
+        evidence={"compile seconds in all": round(seconds, 3)} if field == "compiles" else {},
+    )

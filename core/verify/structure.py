@@ -1,0 +1,271 @@
+"""L1, first half: the same model, the same optimizer, the same order of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from core import records_view as view
+from core.body import JSON
+from core.verify.compare import compare, relative, share, show, step_of
+from core.verify.registry import check
+from core.verify.subject import NotRun, Subject, Verdict, judged
+
+#: How an optimizer is computed, not what it computes.
+IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "lr", "initial_lr"}
+
+
+def start_difference(s: Subject) -> str:
+    """Why the numbers of the two parity runs can't be compared; ``""`` if they can.
+
+    Both must begin with the same weights: initial norm per tensor within ``start_rtol``, for
+    the names both have (names on one side only are the business of the parameter check).
+    """
+    ours, theirs = s.models()
+    mine, other = view.norms(ours), view.norms(theirs)
+    common = [name for name in mine if name in other]
+    if not common:
+        return "No initial norms were recorded for parameters that both runs have."
+    bad = [n for n in common if relative(mine[n], other[n]) > s.criteria.start_rtol]
+    if not bad:
+        return ""
+    name = bad[0]
+    return (
+        f"The runs start from different weights: {len(bad)} of {len(common)} tensors differ, "
+        f"{name} has norm {show(other[name])}, the reference {show(mine[name])}. "
+        "Make the weights on the CPU with the reference's seed, then move them."
+    )
+
+
+@check("L1.start")
+def start(s: Subject) -> Verdict:
+    """Same initial weights; tolerance from the oracle prototype (FACTS G, relative L2 1e-5)."""
+    ours, theirs = s.models()
+    mine, other = view.norms(ours), view.norms(theirs)
+    if not set(mine) & set(other):
+        raise NotRun(start_difference(s))
+    difference = start_difference(s)
+    return judged(
+        not difference,
+        "other weights at the start" if difference else f"{len(set(mine) & set(other))} tensors",
+        expected="the reference's initial norm of each tensor",
+        actual="different" if difference else "the same",
+        tolerance=f"relative {share(s.criteria.start_rtol)}",
+        reason=difference,
+    )
+
+
+@check("L1.parameters")
+def parameters(s: Subject) -> Verdict:
+    """Same number of elements and tensors, and as many trained: exact (DESIGN 6, L1)."""
+    ours, theirs = s.models()
+    names = {"parameters": "parameters", "tensors": "tensors", "trainable": "trained"}
+    mine = {k: view.count(ours.get(k)) for k in names}
+    other = {k: view.count(theirs.get(k)) for k in names}
+    if not mine["parameters"] or not other["parameters"]:
+        raise NotRun("The probe saw no model with parameters in one of the parity runs.")
+
+    def words(counts: dict[str, int | None]) -> str:
+        return ", ".join(f"{counts[k]} {word}" for k, word in names.items())
+
+    good = mine == other
+    return judged(
+        good,
+        f"{other['parameters']} parameters"
+        + ("" if good else f", the reference has {mine['parameters']}"),
+        expected=words(mine),
+        actual=words(other),
+        tolerance="equal",
+        evidence={"only in one": sorted(set(view.norms(ours)) ^ set(view.norms(theirs)))[:20]},
+    )
+
+
+@check("L1.ties")
+def ties(s: Subject) -> Verdict:
+    """The same names share a tensor: exact (FACTS G: ``.to(xla)`` unties)."""
+    ours, theirs = s.models()
+    mine, other = view.ties(ours), view.ties(theirs)
+    lost, new = sorted(mine - other), sorted(other - mine)
+    parts = [f"lost {' = '.join(g)}" for g in lost] + [f"new {' = '.join(g)}" for g in new]
+    return judged(
+        not parts,
+        "; ".join(parts[:3]) or (f"{len(mine)} tied group(s)" if mine else "nothing is tied"),
+        expected="; ".join(" = ".join(g) for g in sorted(mine)) or "no ties",
+        actual="; ".join(" = ".join(g) for g in sorted(other)) or "no ties",
+        tolerance="equal",
+    )
+
+
+@check("L1.optimizer")
+def optimizer(s: Subject) -> Verdict:
+    """Same class and the same hyperparameters per group (DESIGN 6, L1).
+
+    Left out are the learning rate, which has a check of its own per step, and switches such as
+    ``fused`` that say how a step is computed. Numbers: relative ``hyper_rtol``.
+    """
+    ours, theirs = s.optimizers()
+    bad: list[str] = []
+    if len(ours) != len(theirs):
+        bad.append(f"{len(theirs)} optimizers instead of {len(ours)}")
+    for mine, other in zip(ours, theirs, strict=False):
+        if mine.get("cls") != other.get("cls"):
+            bad.append(f"{other.get('cls')} instead of {mine.get('cls')}")
+        a, b = view.rows(mine.get("groups")), view.rows(other.get("groups"))
+        if len(a) != len(b):
+            bad.append(f"{len(b)} parameter groups instead of {len(a)}")
+        for i, (x, y) in enumerate(zip(a, b, strict=False)):
+            bad += [f"group {i}: {text}" for text in _unequal(x, y, s.criteria.hyper_rtol)]
+    return judged(
+        not bad,
+        bad[0] if bad else f"{ours[0].get('cls')}, {len(view.rows(ours[0].get('groups')))} groups",
+        expected=_optimizers(ours),
+        actual=_optimizers(theirs),
+        tolerance=f"relative {share(s.criteria.hyper_rtol)}",
+        evidence={"differences": bad[:50]},
+    )
+
+
+def _unequal(x: JSON, y: JSON, rtol: float) -> list[str]:
+    names = [k for k in x if k in y and k not in IMPLEMENTATION]
+    one_sided = sorted((set(x) ^ set(y)) - IMPLEMENTATION)
+    bad = [f"{k} is {y[k]} instead of {x[k]}" for k in names if not _equal(x[k], y[k], rtol)]
+    return bad + [f"{k} is set on one side only" for k in one_sided]
+
+
+def _equal(x: Any, y: Any, rtol: float) -> bool:
+    if isinstance(x, list) and isinstance(y, list):
+        return len(x) == len(y) and all(_equal(a, b, rtol) for a, b in zip(x, y, strict=True))
+    a, b = view.number(x), view.number(y)
+    if a is not None and b is not None:
+        return relative(a, b) <= rtol
+    return bool(x == y)
+
+
+def _optimizers(records: list[JSON]) -> str:
+    texts = []
+    for record in records:
+        groups = [
+            ", ".join(f"{k}={v}" for k, v in g.items() if k not in IMPLEMENTATION)
+            for g in view.rows(record.get("groups"))
+        ]
+        texts.append(f"{record.get('cls')}({'; '.join(groups)})")
+    return " / ".join(texts)[:1000]
+
+
+@check("L1.schedule")
+def schedule(s: Subject) -> Verdict:
+    """Same learning rate and weight decay of each group in each step, relative ``hyper_rtol``."""
+    ours, theirs = s.pair()
+    other = {step_of(r): r for r in theirs}
+    compared = 0
+    for record in ours:
+        mine = view.rows(record.get("groups"))
+        found = view.rows(other.get(step_of(record), {}).get("groups"))
+        for i, (x, y) in enumerate(zip(mine, found, strict=False)):
+            for name in ("lr", "weight_decay"):
+                pair = (step_of(record), view.number(x.get(name)), view.number(y.get(name)))
+                result = compare([pair], s.criteria.hyper_rtol)
+                compared += result.compared
+                if result.first:
+                    return judged(
+                        False,
+                        f"{name} differs from step {result.first} on",
+                        expected=f"{name} {show(pair[1])} in step {result.first}, group {i}",
+                        actual=f"{name} {show(pair[2])}",
+                        tolerance=f"relative {share(s.criteria.hyper_rtol)}",
+                        evidence={"step": result.first, "group": i},
+                    )
+    if not compared:
+        raise NotRun("No learning rates were recorded for the same step of both parity runs.")
+    return judged(
+        True,
+        f"same in {min(len(ours), len(theirs))} steps",
+        expected="the reference's learning rate in each step",
+        actual="the same",
+        tolerance=f"relative {share(s.criteria.hyper_rtol)}",
+    )
+
+
+def canonical(signature: str, chips: int) -> list[str]:
+    """A step's events without what may differ in a faithful migration.
+
+    ``M`` (sync, mark_step) only exists on the target. ``R`` (reduce) only matters where there
+    is more than one chip. ``Z`` and ``L`` after the step commute, so they are put in one order.
+    """
+    events = [e for e in signature.split() if e != "M" and (e != "R" or chips > 1)]
+    if "S" not in events:
+        return events
+    at = events.index("S") + 1
+    tail = events[at:]
+    free = sorted(e for e in tail if e in ("L", "Z"))
+    return events[:at] + [e for e in tail if e not in ("L", "Z")] + free
+
+
+@check("L1.events")
+def events(s: Subject) -> Verdict:
+    """The same events in the same order in each step: exact (DESIGN 5, event signature).
+
+    A clip that was moved behind the step, or dropped, shows here before any number does. With
+    several chips, clipping before the gradients are averaged fails too (pytorch/xla#1708).
+    """
+    ours, theirs = s.pair()
+    other = {step_of(r): r for r in theirs}
+    compared = 0
+    for record in ours:
+        n = step_of(record)
+        found = other.get(n)
+        if found is None or not record.get("signature") or not found.get("signature"):
+            continue
+        mine = canonical(str(record["signature"]), 1)
+        raw = canonical(str(found["signature"]), s.chips)
+        compared += 1
+        clips = [i for i, e in enumerate(raw) if e.startswith("C")]
+        if "R" in raw and clips and clips[0] < raw.index("R"):
+            return _other_events(n, mine, raw, "gradients are clipped before they are averaged")
+        now = [e for e in raw if e != "R"]
+        if now != mine:
+            return _other_events(n, mine, now, _what_moved(mine, now))
+    if not compared:
+        raise NotRun("No event signature was recorded for the same step of both parity runs.")
+    return judged(
+        True,
+        f"same in {compared} steps",
+        expected=" ".join(canonical(str(ours[0].get("signature", "")), 1)),
+        actual="the same",
+        tolerance="equal",
+    )
+
+
+def _other_events(n: int, mine: list[str], other: list[str], what: str) -> Verdict:
+    return judged(
+        False,
+        f"{what} (step {n})",
+        expected=" ".join(mine),
+        actual=" ".join(other),
+        tolerance="equal",
+        evidence={"step": n},
+    )
+
+
+_WORDS = {
+    "B": "backward",
+    "C": "clipping",
+    "S": "optimizer step",
+    "L": "schedule",
+    "Z": "zero_grad",
+}
+
+
+def _what_moved(mine: list[str], other: list[str]) -> str:
+    for event in [*mine, *other]:
+        word = _WORDS.get(event[:1], event)
+        before, after = mine.count(event), other.count(event)
+        if before != after:
+            alike = [e for e in other if e[:1] == event[:1] and e != event]
+            if alike and not after:
+                return f"{word} has changed from {event} to {alike[0]}"
+            return f"{word} {event} happens {after} time(s) instead of {before}"
+    if [e[:1] for e in mine].count("C"):
+        clip = next(e for e in mine if e.startswith("C"))
+        if (mine.index(clip) < mine.index("S")) != (other.index(clip) < other.index("S")):
+            return "clipping has moved behind the optimizer step, where it does nothing"
+    return "the order of events has changed"

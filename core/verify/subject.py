@@ -1,0 +1,183 @@
+"""What is being judged: one tree, the runs that speak for it, and the runs it is held against."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Any
+
+from core import records_view as view
+from core.body import JSON
+from core.levels import FAIL, NOT_RUN, PASS, Criteria, identity, is_xla_cpu, last, target
+from core.state import SessionState
+from core.state_parts import Run
+
+#: Ends of a run that say something about the code; a run that was stopped or cut off does not.
+TELLING = ("exited", "signalled", "time limit", "not started")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one check before it is stored. ``evidence`` holds JSON values."""
+
+    state: str
+    summary: str
+    expected: str = ""
+    actual: str = ""
+    tolerance: str = ""
+    reason: str = ""
+    evidence: JSON = field(default_factory=dict)
+
+
+def not_run(reason: str) -> Verdict:
+    """A check that could not be made; ``reason`` is a sentence that says what to do."""
+    return Verdict(NOT_RUN, "not run", reason=reason)
+
+
+def judged(good: bool, summary: str, **more: Any) -> Verdict:
+    """``pass`` or ``fail``."""
+    return Verdict(PASS if good else FAIL, summary, **more)
+
+
+class NotRun(Exception):
+    """Raised inside a check when what it needs is missing; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One tree with its runs. The properties raise :class:`NotRun` where a run is missing."""
+
+    state: SessionState
+    tree: str
+    criteria: Criteria
+
+    @property
+    def kind(self) -> str:
+        """The target's kind, such as ``xla-cpu`` or ``tpu-v5e-4``."""
+        return str(target(self.state).get("kind", ""))
+
+    @property
+    def chips(self) -> int:
+        """Chips asked for."""
+        return identity(self.state, self.tree).chips
+
+    @property
+    def xla_cpu(self) -> bool:
+        """Whether the target is PJRT on the host."""
+        return is_xla_cpu(self.state)
+
+    def target_run(self) -> Run | None:
+        """The run that L0, L2, L3 and L4 are measured on, if there is one."""
+        runs = [r for r in self.state.attempts if r.tree == self.tree and self.is_target(r)]
+        return last(runs, lambda r: r.ended is not None and r.ended.reason in TELLING)
+
+    def is_target(self, run: Run) -> bool:
+        """Whether a run is of the configured target command on the chips asked for."""
+        return is_target_run(self.state, run)
+
+    @property
+    def run(self) -> Run:
+        """The latest ended attempt with the target command on this tree."""
+        found = self.target_run()
+        if found is None:
+            raise NotRun("The target command has not been run to an end on this tree: run it.")
+        return found
+
+    @property
+    def reference(self) -> Run:
+        """The latest reference run that ended well."""
+        found = last(self.state.runs_for("reference"), lambda r: r.ok_exit)
+        if found is None:
+            raise NotRun("There is no reference run that ended with exit 0: record one.")
+        return found
+
+    @property
+    def parity(self) -> Run:
+        """The latest parity run of the target on this tree in which the probe saw a step."""
+        return self._parity("target", "the migrated code on this tree", self.tree)
+
+    @property
+    def parity_reference(self) -> Run:
+        """The latest parity run of the reference in which the probe saw a step."""
+        return self._parity("reference", "the reference", None)
+
+    def _parity(self, of: str, what: str, tree: str | None) -> Run:
+        runs = [r for r in self.state.runs_for("parity", of) if tree is None or r.tree == tree]
+        if of == "target":
+            runs = [r for r in runs if _same_command(self.state, r)]
+        run = last(runs, lambda r: r.ended is not None and r.ended.reason in TELLING)
+        if run is None:
+            raise NotRun(f"There is no finished parity run of {what}: verify to make one.")
+        if not run.steps:
+            ended = f"exit {run.ended.exit_code}" if run.ended else "no end"
+            raise NotRun(
+                f"The probe saw no optimizer step in parity run #{run.number} of {what} ({ended}): "
+                "look at its output."
+            )
+        return run
+
+    def pair(self) -> tuple[list[JSON], list[JSON]]:
+        """Step records of reference and target parity run, the first K of each, by step."""
+        k = self.criteria.parity_steps
+        ours = view.steps(self.parity_reference)[:k]
+        theirs = view.steps(self.parity)[:k]
+        return ours, theirs
+
+    def models(self) -> tuple[JSON, JSON]:
+        """``model`` records of the two parity runs."""
+        return self._both("model")
+
+    def optimizers(self) -> tuple[list[JSON], list[JSON]]:
+        """``optimizer`` records of the two parity runs, in order of first use."""
+        self._both("optimizer")
+        return (
+            view.records(self.parity_reference, "optimizer"),
+            view.records(self.parity, "optimizer"),
+        )
+
+    def _both(self, k: str) -> tuple[JSON, JSON]:
+        found = []
+        for run in (self.parity_reference, self.parity):
+            record = view.record(run, k)
+            if record is None:
+                raise NotRun(f"The probe recorded no {k} in parity run #{run.number}.")
+            found.append(record)
+        return found[0], found[1]
+
+    @property
+    def low_precision(self) -> str:
+        """Why numbers are compared at the bf16 tolerance; ``""`` for fp32 on a CPU."""
+        model = view.record(self.parity, "model") or {}
+        dtypes = set(view.table(model.get("dtypes")))
+        if dtypes & {"bfloat16", "float16"}:
+            return "parameters in " + ", ".join(sorted(dtypes & {"bfloat16", "float16"}))
+        if self.kind.startswith("tpu"):
+            return "fp32 matmul is bf16 on a TPU by default"
+        return ""
+
+    def rtol(self, fp32: float, low: float) -> float:
+        """The tolerance by dtype: ``fp32``, or ``low`` where :attr:`low_precision` says so."""
+        return max(fp32, low) if self.low_precision else fp32
+
+
+def is_target_run(state: SessionState, run: Run) -> bool:
+    """Whether a run is an attempt with the configured target command and chip count."""
+    if run.started.purpose != "attempt" or not _same_command(state, run):
+        return False
+    return run.started.chips in (0, identity(state, run.tree).chips)
+
+
+def _same_command(state: SessionState, run: Run) -> bool:
+    asked = _words(str(target(state).get("command", "")))
+    made = _words(run.started.command)
+    # The word "python" of a configured command is replaced by the project's own interpreter.
+    if asked[:1] == ["python"] and made and made[0] in ("python", run.started.python):
+        return asked[1:] == made[1:]
+    return bool(asked) and asked == made
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # an open quote: compare it as it stands
+        return [command]
