@@ -110,7 +110,8 @@ def _finding_recategorised(s: SessionState, e: Event, b: ev.FindingRecategorised
 @handles(ev.FindingResolved)
 def _finding_resolved(s: SessionState, e: Event, b: ev.FindingResolved) -> None:
     if finding := s.findings.get(b.finding_id):
-        finding.resolved, finding.resolved_seq = b.reason, e.seq
+        finding.resolved, finding.resolved_by = b.reason, b.author
+        finding.resolved_seq = e.seq
 
 
 @handles(ev.CheckEvaluated)

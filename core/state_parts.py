@@ -193,12 +193,18 @@ class Finding:
     category: str
     recategorised_by: str = ""
     resolved: str = ""
+    resolved_by: str = ""
     resolved_seq: int | None = None
 
     @property
     def open(self) -> bool:
         """Whether nothing has resolved it."""
         return self.resolved_seq is None
+
+    @property
+    def dismissed(self) -> bool:
+        """Whether the operator closed it (a later run that shows it no more does not)."""
+        return not self.open and bool(self.resolved_by)
 
 
 @dataclass(slots=True)

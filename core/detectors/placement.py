@@ -1,0 +1,119 @@
+"""Silent failures of placement: the work is done elsewhere, or on another model."""
+
+from __future__ import annotations
+
+import re
+
+from core import records_view as view
+from core.detectors.base import Detector, Look, Sighting, detector
+
+
+@detector
+class ModelOffDevice(Detector):
+    """The target command trains parameters that are not on the XLA device."""
+
+    NAME, CATEGORY = "model_on_cpu", "C2"
+    SOURCE = "FACTS G: model on the CPU; parameters and loss on cpu, no executions"
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        if not at.wants_xla or at.model is None:
+            return None
+        devices = view.table(at.model.get("devices"))
+        off = {d: n for d, n in devices.items() if not view.is_device(d, "xla")}
+        if not off:
+            return None
+        return Sighting(
+            "the model is trained on " + ", ".join(off) + " and not on the XLA device",
+            [f"{n} trained parameters on {d}" for d, n in devices.items()],
+            "Move the model to torch_xla.device() before the optimizer is made, and the batches "
+            "in the loop.",
+            threshold="any trained parameter off the device",
+        )
+
+
+@detector
+class DefaultedToCpu(Detector):
+    """A TPU was asked for and the XLA runtime took the host's CPU."""
+
+    NAME, CATEGORY = "pjrt_cpu_fallback", "C1"
+    SOURCE = "public case pjrt_cpu_fallback (pytorch/xla#8626): Defaulting to PJRT_DEVICE=CPU"
+    _LINE = re.compile(r"Defaulting to PJRT_DEVICE=CPU")
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        if not at.wants_tpu:  # on xla-cpu that is what was asked for
+            return None
+        evidence = at.matching(self._LINE, 2)
+        for record in view.records(at.run, "xla"):
+            devices = record.get("devices")
+            if isinstance(devices, list) and any(str(d).startswith("CPU") for d in devices):
+                evidence.append("runtime devices: " + ", ".join(map(str, devices)))
+        if not evidence:
+            return None
+        return Sighting(
+            "the XLA runtime fell back to the host's CPU",
+            evidence,
+            "Set PJRT_DEVICE=TPU and install the libtpu that belongs to this torch_xla; check "
+            "that no other process holds the chips.",
+            threshold="any",
+        )
+
+
+@detector
+class NoAccelerator(Detector):
+    """A library says that it found no accelerator and goes on without."""
+
+    NAME, CATEGORY = "cpu_fallback_warning", "C2"
+    SOURCE = "public case cpu_fallback_warning (jax-ml/jax#10192): a stale process holds the chip"
+    _LINE = re.compile(
+        r"No GPU/TPU found, falling back to CPU|libtpu.so already in use"
+        r"|libtpu.so (?:is )?already in used? by another process"
+    )
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        lines = at.matching(self._LINE) if at.wants_tpu else []
+        if not lines:
+            return None
+        return Sighting(
+            "a library found no accelerator and goes on without",
+            lines,
+            "End the process that holds the chips, then run again.",
+            threshold="any",
+        )
+
+
+@detector
+class TiesLost(Detector):
+    """The model has other parameters than the reference's: a tie was lost in the move."""
+
+    NAME, CATEGORY = "param_count_changed", "C3"
+    SOURCE = (
+        "public case param_count_changed (pytorch-lightning#2705, C3: weight tying and .to(xla) "
+        "do not go together); compared with our own reference run"
+    )
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        ours, theirs = at.reference_model, at.model
+        if ours is None or theirs is None or ours.get("root") != theirs.get("root"):
+            return None  # another model is trained: nothing to compare
+        evidence = [
+            "no longer tied: " + " = ".join(group)
+            for group in sorted(view.ties(ours) - view.ties(theirs))[:5]
+        ]
+        mine, other = (view.count(m.get("parameters")) for m in (ours, theirs))
+        counts_differ = mine is not None and other is not None and mine != other
+        if counts_differ:
+            evidence.append(f"{other} parameters, the reference has {mine}")
+        if not evidence:
+            return None
+        return Sighting(
+            "tied weights are no longer tied"
+            if "tied" in evidence[0]
+            else "the number of parameters has changed",
+            evidence,
+            "Tie the weights again after the move to the device, before the optimizer is made.",
+            threshold="any difference from the reference",
+        )

@@ -1,0 +1,99 @@
+"""Findings of a run: what the detectors see, and when one is over.
+
+Attempt, finding and root cause are three things. A finding belongs to the run that showed it
+and stays on record; it is *resolved* when a later run of the same command has got as far and
+shows it no more.
+"""
+
+from __future__ import annotations
+
+# Importing these modules registers their detectors.
+from core.detectors import lazy, loud, placement, training
+from core.detectors.base import CATEGORIES as CATEGORIES
+from core.detectors.base import DETECTORS, Detector, Look, Sighting
+from core.detectors.loud import ErrorDetector
+from core.events import FindingOpened, FindingResolved
+from core.records_view import steps_done
+from core.state import SessionState
+from core.state_parts import Finding, Run
+
+_MODULES = (lazy, loud, placement, training)
+
+
+def detectors_for(run: Run) -> list[Detector]:
+    """The detectors that apply to a run.
+
+    An attempt: all. A parity run of the target: the loud ones, as its probe reads and syncs so
+    much that rates mean nothing. A run of the reference is the yardstick and is not judged.
+    """
+    if run.started.purpose == "attempt":
+        return list(DETECTORS.values())
+    if run.started.purpose == "parity" and run.started.of != "reference":
+        return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector)]
+    return []
+
+
+def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
+    """What the detectors see in a run so far; may be asked again and again while it goes on.
+
+    Ids are made of run and detector, so that a finding that is open already comes out with the
+    id it has. A run that is not in the state has no findings.
+    """
+    run = state.runs.get(run_id)
+    if run is None:
+        return []
+    at = Look(state, run)
+    found = []
+    for detector in detectors_for(run):
+        sighting = detector.look(at)
+        if sighting is not None:
+            found.append(_opened(run_id, detector, sighting))
+    if any(f.detector == "params_unchanged" for f in found):
+        # The same fault seen twice is one finding.
+        found = [f for f in found if f.detector != "loss_constant"]
+    return found
+
+
+def _opened(run_id: str, detector: Detector, sighting: Sighting) -> FindingOpened:
+    return FindingOpened(
+        finding_id=f"{run_id}.{detector.NAME}",
+        detector=detector.NAME,
+        category=sighting.category or detector.CATEGORY,
+        title=sighting.title,
+        evidence=sighting.evidence,
+        next_step=sighting.next_step,
+        silent=detector.SILENT,
+        threshold=sighting.threshold,
+    )
+
+
+def resolved(state: SessionState, run_id: str) -> list[FindingResolved]:
+    """The open findings of earlier runs that an ended run shows to be over.
+
+    It must be a run of the same purpose and command, have got as far (ended with exit 0, or
+    taken more steps than the run of the finding), and show the same detector nothing.
+    """
+    run = state.runs.get(run_id)
+    if run is None or run.ended is None:
+        return []
+    shown = {f.detector for f in detect(state, run_id)}
+    return [
+        FindingResolved(id, f"Run #{run.number} got as far and does not show it.")
+        for id, finding in state.findings.items()
+        if finding.open and finding.opened.detector not in shown and _as_far(state, finding, run)
+    ]
+
+
+def _as_far(state: SessionState, finding: Finding, run: Run) -> bool:
+    before = state.runs.get(finding.run_id)
+    if before is None or before.number >= run.number:
+        return False
+    old, new = before.started, run.started
+    if (old.purpose, old.of, old.command) != (new.purpose, new.of, new.command):
+        return False
+    reached, then = steps_done(run) or 0, steps_done(before) or 0
+    if not finding.opened.silent:
+        # An error that came before the first step is passed by reaching a step, or the end.
+        return run.ok_exit or reached > then
+    # A silent fault shows in steps: without as many of them its absence says nothing.
+    return reached > 0 and reached >= then
