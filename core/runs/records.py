@@ -1,0 +1,390 @@
+"""The records that the probe writes inside a run, one frozen dataclass per kind.
+
+They come from a stranger's process, so nothing in them is trusted: a field may be missing, of the
+wrong type, huge or hostile. ``parse`` answers for every line with a record or with ``Malformed``;
+a field that can't be used is None (or empty). Fields this version does not know are dropped, and
+a kind it does not know becomes ``Unknown``. Times: ``t`` monotonic and ``wall`` UTC, in seconds.
+
+``to_json`` and ``from_json`` are the form inside event payloads: like the probe's own line, with
+null fields left out and non-finite numbers as the words ``nan``, ``inf`` and ``-inf``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from core.body import JSON
+from core.text import clean
+
+MAX_LINE = 2 * 1024 * 1024  # bytes; the probe itself writes at most 1 MiB
+MAX_TEXT = 500  # characters
+MAX_ITEMS = 2000  # of one list or table
+_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+# --- readers: a JSON value in, a trusted value out -------------------------------------------
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        return _WORDS.get(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _count(value: Any) -> int | None:
+    number = _number(value)
+    if number is None or not math.isfinite(number) or not 0 <= number < 2**63:
+        return None
+    return int(value)
+
+
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str | None:
+    return clean(value[:MAX_TEXT]) if isinstance(value, str) else None
+
+
+def _string(value: Any) -> str:
+    return _text(value) or ""
+
+
+def _list(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read(value: Any) -> tuple[Any, ...]:
+        return tuple(item(x) for x in value[:MAX_ITEMS]) if isinstance(value, list) else ()
+
+    return read
+
+
+def _maybe_list(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...] | None]:
+    read = _list(item)
+    return lambda value: read(value) if isinstance(value, list) else None
+
+
+def _counts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        return {}
+    pairs = ((_string(k), _count(v)) for k, v in list(value.items())[:MAX_ITEMS])
+    return {name: n for name, n in pairs if n is not None}
+
+
+def _maybe_counts(value: Any) -> dict[str, int] | None:
+    return _counts(value) if isinstance(value, dict) else None
+
+
+def _hyperparameter(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_hyperparameter(x) for x in value[:20]]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    number = _number(value)
+    return number if number is not None else _text(value)
+
+
+def _group(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {}
+    return {_string(k): _hyperparameter(v) for k, v in list(value.items())[:50]}
+
+
+def _field(read: Callable[[Any], Any]) -> Any:
+    empty = read(None)
+    if isinstance(empty, dict):
+        return field(default_factory=dict, metadata={"read": read})
+    return field(default=empty, metadata={"read": read})
+
+
+# --- the records -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What every record has: who wrote it and when."""
+
+    K: ClassVar[str] = ""
+    pid: int | None = _field(_count)
+    tid: int | None = _field(_count)
+    rank: int | None = _field(_count)
+    t: float | None = _field(_number)
+    wall: float | None = _field(_number)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Record):
+    """A Python process of the run started with the probe in it."""
+
+    K: ClassVar[str] = "hello"
+    version: str = _field(_string)
+    python: str = _field(_string)
+    argv: tuple[str, ...] = _field(_list(_string))
+    mode: str = _field(_string)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRecord(Record):
+    """``torch`` was imported. ``cuda_available``: built with CUDA, and a GPU driver is there."""
+
+    K: ClassVar[str] = "torch"
+    version: str = _field(_string)
+    cuda_available: bool | None = _field(_flag)
+
+
+@dataclass(frozen=True, slots=True)
+class XlaRecord(Record):
+    """``torch_xla`` was imported; once more with ``devices`` when a model is trained on one."""
+
+    K: ClassVar[str] = "xla"
+    version: str = _field(_string)
+    pjrt_device: str | None = _field(_text)
+    devices: tuple[str, ...] | None = _field(_maybe_list(_string))
+
+
+@dataclass(frozen=True, slots=True)
+class MovedRecord(Record):
+    """A move of a module (``.to``, ``.cuda``) made new Parameters or lost ties.
+
+    An optimizer that holds the old Parameters trains nothing from then on.
+    """
+
+    K: ClassVar[str] = "moved"
+    root: str | None = _field(_text)
+    replaced: int | None = _field(_count)
+    ties_before: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
+    ties_after: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
+    devices_before: Mapping[str, int] = _field(_counts)
+    devices_after: Mapping[str, int] = _field(_counts)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord(Record):
+    """The trained model at the first step of an optimizer.
+
+    ``parameters``, ``trainable``, ``dtypes`` and ``devices`` (of trained ones) count elements, a
+    shared parameter once; ``tensors`` counts tensors. ``tied`` groups the names of one parameter.
+    ``norms`` (parity mode): 2-norms before the step, in the order of ``names`` and ``shapes``.
+    """
+
+    K: ClassVar[str] = "model"
+    root: str | None = _field(_text)
+    roots: tuple[str, ...] = _field(_list(_string))
+    parameters: int | None = _field(_count)
+    tensors: int | None = _field(_count)
+    trainable: int | None = _field(_count)
+    tied: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
+    dtypes: Mapping[str, int] = _field(_counts)
+    devices: Mapping[str, int] = _field(_counts)
+    names: tuple[str, ...] = _field(_list(_string))
+    shapes: tuple[tuple[int | None, ...], ...] = _field(_list(_list(_count)))
+    norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
+    dropout: str | None = _field(_text)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerRecord(Record):
+    """An optimizer at its first step; ``devices`` counts elements of what it would update.
+
+    ``orphaned``: tensors it holds that belong to no trained module (None: no module was seen).
+    """
+
+    K: ClassVar[str] = "optimizer"
+    cls: str | None = _field(_text)
+    groups: tuple[dict[str, Any], ...] = _field(_list(_group))
+    devices: Mapping[str, int] = _field(_counts)
+    tensors: int | None = _field(_count)
+    orphaned: int | None = _field(_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One call of a clipping function; ``total_norm`` is what it returned (before clipping)."""
+
+    fn: str = _field(_string)
+    max_norm: float | None = _field(_number)
+    norm_type: float | None = _field(_number)
+    total_norm: float | None = _field(_number)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord(Record):
+    """One optimizer step; None is "not read", never zero.
+
+    ``signature`` is the order of backward ``B``, clip ``C(max)`` or ``CV(value)``, reduce ``R``,
+    step ``S``, sync ``M``, schedule ``L`` and zero_grad ``Z``. ``loss`` is the sum over the
+    ``backwards`` passes of the step. Norms are 2-norms over the trained parameters;
+    ``grad_norms`` (after clipping) and ``update_norms`` are per tensor, in parity mode only.
+    ``dt`` is in seconds. Compiles, executions, transfers to the host (the probe's own excluded)
+    and ``fallbacks`` by operator are counts of this step, None where the backend counts none.
+    """
+
+    K: ClassVar[str] = "step"
+    n: int | None = _field(_count)
+    optimizer: str | None = _field(_text)
+    loss: float | None = _field(_number)
+    loss_source: str | None = _field(_text)
+    backwards: int | None = _field(_count)
+    grad_norm: float | None = _field(_number)
+    grad_norm_source: str | None = _field(_text)
+    grad_norm_after: float | None = _field(_number)
+    grad_norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
+    clips: tuple[Clip, ...] = field(
+        default=(), metadata={"read": _list(lambda value: _build(Clip, value))}
+    )
+    signature: str | None = _field(_text)
+    groups: tuple[dict[str, Any], ...] = _field(_list(_group))
+    param_norm: float | None = _field(_number)
+    update_norm: float | None = _field(_number)
+    update_norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
+    norm_elements: int | None = _field(_count)
+    params_changed: bool | None = _field(_flag)
+    dt: float | None = _field(_number)
+    samples: int | None = _field(_count)
+    rss_mb: float | None = _field(_number)
+    compiles: int | None = _field(_count)
+    compile_s: float | None = _field(_number)
+    executes: int | None = _field(_count)
+    transfers: int | None = _field(_count)
+    fallbacks: Mapping[str, int] | None = _field(_maybe_counts)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishRecord(Record):
+    """A process of the run ended in good order; the counts are its totals.
+
+    ``reason`` is ``exit``, ``exception: NAME`` or ``parity steps reached``. ``eval_last`` are the
+    samples of the last evaluation alone. ``own_*``, ``errors`` and ``dropped`` are the probe's
+    own cost, failures and unwritten records.
+    """
+
+    K: ClassVar[str] = "finish"
+    reason: str = _field(_string)
+    steps: int | None = _field(_count)
+    eval_samples: int | None = _field(_count)
+    eval_last: int | None = _field(_count)
+    compiles: int | None = _field(_count)
+    compile_s: float | None = _field(_number)
+    executes: int | None = _field(_count)
+    transfers: int | None = _field(_count)
+    fallbacks: Mapping[str, int] | None = _field(_maybe_counts)
+    rss_mb: float | None = _field(_number)
+    own_ms: float | None = _field(_number)
+    own_transfers: int | None = _field(_count)
+    own_compiles: int | None = _field(_count)
+    errors: int | None = _field(_count)
+    dropped: int | None = _field(_count)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeErrorRecord(Record):
+    """The probe failed at something and left the run alone."""
+
+    K: ClassVar[str] = "probe_error"
+    where: str = _field(_string)
+    error: str = _field(_string)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Record):
+    """A record of a kind that this version does not know."""
+
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A line that is no record: why, and its beginning, cleaned."""
+
+    reason: str
+    text: str
+
+
+KINDS: Mapping[str, type[Record]] = {
+    cls.K: cls
+    for cls in (
+        Hello,
+        TorchRecord,
+        XlaRecord,
+        MovedRecord,
+        ModelRecord,
+        OptimizerRecord,
+        StepRecord,
+        FinishRecord,
+        ProbeErrorRecord,
+    )
+}
+
+
+# --- in and out ------------------------------------------------------------------------------
+
+
+def _build(cls: type[Any], value: Any) -> Any:
+    given = value if isinstance(value, dict) else {}
+    return cls(
+        **{
+            f.name: f.metadata["read"](given.get(f.name))
+            for f in dataclasses.fields(cls)
+            if "read" in f.metadata
+        }
+    )
+
+
+def parse(line: bytes) -> Record | Malformed:
+    """One line of a probe's file, with or without its newline; never raises."""
+    if len(line) > MAX_LINE:
+        return _malformed(f"longer than {MAX_LINE} bytes", line)
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return _malformed(f"no JSON: {type(error).__name__}", line)
+    if not isinstance(value, dict) or not isinstance(value.get("k"), str):
+        return _malformed("no JSON object with a kind `k`", line)
+    return from_json(value)
+
+
+def from_json(value: JSON) -> Record:
+    """The record of a JSON object, as ``to_json`` or the probe made it; never raises."""
+    kind = value.get("k")
+    cls = KINDS.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        return dataclasses.replace(_build(Unknown, value), kind=_string(kind))
+    record: Record = _build(cls, value)
+    return record
+
+
+def to_json(record: Record) -> JSON:
+    """The record as a JSON object with its kind as ``k``; see the module."""
+    kind = record.kind if isinstance(record, Unknown) else record.K
+    result: JSON = {"k": kind}
+    for f in dataclasses.fields(record):
+        value = _plain(getattr(record, f.name))
+        if f.name != "kind" and value is not None:
+            result[f.name] = value
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, Clip):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
+
+
+def _malformed(reason: str, line: bytes) -> Malformed:
+    return Malformed(reason, clean(line[:200].decode("utf-8", "replace").rstrip("\n")))
