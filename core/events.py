@@ -299,6 +299,6 @@ def _well_typed(body: Body) -> bool:
         if isinstance(value, bool) and spec in ("int", "float"):
             return False
         item = _ITEM.get(spec)
-        if item is not None and not all(isinstance(x, item) for x in value):
+        if isinstance(value, list) and item and not all(isinstance(x, item) for x in value):
             return False
     return True
