@@ -76,7 +76,7 @@ def check(path: Path) -> CheckReport:
                 _check_derived(conn, report)
     except PilotageError as err:
         report._problem(str(err))
-    except sqlite3.Error as err:
+    except schema.UNREADABLE as err:
         report._problem(str(schema.unreadable(path, err)))
     finally:
         conn.close()

@@ -284,7 +284,7 @@ class EventLog:
         with self._lock:
             try:
                 return self._conn.execute(sql, values).fetchall()
-            except sqlite3.Error as err:
+            except schema.UNREADABLE as err:
                 raise schema.unreadable(self.path, err) from err
 
 
@@ -336,7 +336,7 @@ def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
             check_same_thread=False,  # EventLog has a lock
             timeout=BUSY_TIMEOUT_MS / 1000,
         )
-    except sqlite3.Error as err:
+    except schema.UNREADABLE as err:
         raise schema.unreadable(path, err) from err
     return conn
 
@@ -352,7 +352,7 @@ def _set_up_writer(conn: sqlite3.Connection, path: Path) -> None:
         conn.execute("PRAGMA synchronous = FULL")
         conn.execute("PRAGMA recursive_triggers = ON")
         schema.migrate(conn, path)
-    except sqlite3.Error as err:
+    except schema.UNREADABLE as err:
         raise schema.unreadable(path, err) from err
 
 

@@ -68,8 +68,8 @@ def unpack(stored: str | bytes) -> str:
         return stored
     import zstandard
 
-    if not stored.startswith(_ZSTD_MAGIC):
-        raise SessionError("A payload is stored as bytes but is no zstandard frame.")
+    if not isinstance(stored, bytes) or not stored.startswith(_ZSTD_MAGIC):
+        raise SessionError("A payload is neither text nor a zstandard frame.")
     try:
         size = zstandard.frame_content_size(stored)
         if not 0 <= size <= MAX_PAYLOAD:
@@ -90,17 +90,20 @@ def parse(text: str) -> Any:
 def to_event(row: Sequence[Any]) -> Event:
     """The event of one row (columns in the order of ``COLUMNS``).
 
-    Never raises on strange content: a damaged payload becomes :class:`Unknown`, and the chain
-    (``pilotage check``) is what says that it was damaged.
+    A damaged payload becomes :class:`Unknown`, and the chain (``pilotage check``) is what says
+    that it was damaged. Raises :class:`SessionError` for a row that can't be an event at all.
     """
     seq, event_id, ts_us, mono_us, boot_id, source, kind, run_id, tree, v, stored, prev, this = row
     try:
         value = parse(unpack(stored))
     except SessionError as err:
         value = {"unreadable": str(err)}
-    return build(
-        seq, event_id, ts_us, mono_us, boot_id, source, kind, run_id, tree, v, value, prev, this
-    )
+    try:
+        return build(
+            seq, event_id, ts_us, mono_us, boot_id, source, kind, run_id, tree, v, value, prev, this
+        )
+    except TypeError as err:  # a damaged page can hold types that STRICT forbids
+        raise SessionError(f"Event {seq} has a column of a type that no event has.") from err
 
 
 def build(

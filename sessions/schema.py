@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x50494C54
 """``PILT``, in the header of the file, so that ``file`` and we can tell what it is."""
 
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises; the module also fails to decode its own error messages."""
+
 SCHEMA_VERSION = 1
 """Number of migrations below; kept in ``PRAGMA user_version``."""
 
@@ -86,7 +89,7 @@ def version_of(conn: sqlite3.Connection, path: Path) -> int:
         application = conn.execute("PRAGMA application_id").fetchone()[0]
         version = int(conn.execute("PRAGMA user_version").fetchone()[0])
         tables = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    except sqlite3.DatabaseError as err:
+    except UNREADABLE as err:
         raise unreadable(path, err) from err
     if application == 0 and version == 0 and tables == 0:
         return 0
@@ -166,7 +169,7 @@ def wrong_table(conn: sqlite3.Connection) -> list[str]:
     return []
 
 
-def unreadable(path: Path, err: sqlite3.Error) -> SessionError:
+def unreadable(path: Path, err: Exception) -> SessionError:
     """The sentence for a file that SQLite can't read."""
     return SessionError(
         f"{path} can't be read as a session ({err}). If it is a copy, copy it again together "
