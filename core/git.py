@@ -166,7 +166,8 @@ def run_git(
             raise GitError(f"git could not be started: {error}.") from error
     if status not in ok:
         said = (err if isinstance(err, str) else bytes(err).decode("utf-8", "replace")).strip()
-        raise GitError(f"`git {args[0] if args else ''}` said: {said or f'exit code {status}'}")
+        command = next((a for a in args if a != "-c" and not a.startswith("core.")), "")
+        raise GitError(f"`git {command}` said: {said or f'exit code {status}'}")
     assert isinstance(out, bytes)
     return out
 

@@ -136,7 +136,7 @@ def run_environment(project: Path, worktree: Path) -> dict[str, str]:
 
 
 def _moved(entry: str, project: Path, worktree: Path) -> str:
-    if not os.path.isabs(entry):
+    if not Path(entry).is_absolute():
         return entry
     try:
         inside = Path(entry).resolve().relative_to(project.resolve())

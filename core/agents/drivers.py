@@ -1,0 +1,18 @@
+"""Which driver a configuration means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from core.agents.base import Driver
+from core.config import ConfigError, SessionConfig
+
+
+def make_driver(config: SessionConfig) -> Driver:
+    """The driver of a session; raises :class:`ConfigError` for one that does not exist here."""
+    agent = config.agent
+    if agent.driver == "scripted":
+        from core.agents.scripted import ScriptedDriver
+
+        return ScriptedDriver(Path(agent.script), agent.speed)
+    raise ConfigError(f"There is no driver {agent.driver!r} in this release.")
