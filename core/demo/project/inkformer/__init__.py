@@ -1,0 +1,1 @@
+"""A transformer that reads a handwritten digit as a sequence of ink."""
