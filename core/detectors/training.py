@@ -49,6 +49,10 @@ class ParamsUnchanged(Detector):
                     f"{record.get('cls')} updates {orphaned} of {record.get('tensors')} tensors "
                     f"that the model does not use (they are on {where})"
                 )
+        for record in view.records(at.run, "moved"):
+            if stale and view.count(record.get("replaced")):
+                new = ", ".join(view.table(record.get("devices_after"))) or "the device"
+                evidence.append(f"moving the model to {new} made {record['replaced']} new tensors")
         read = [(s.get("n"), c) for s in at.first if (c := _changed(s)) is not None]
         read += [
             (s.get("n"), c)

@@ -6,6 +6,7 @@ import math
 
 from core import records_view as view
 from core.errors import PilotageError
+from core.levels import FAIL
 from core.metric import higher_is_better, read_metric
 from core.state_parts import Run
 from core.verify.compare import share
@@ -64,13 +65,22 @@ def _value(run: Run, config: dict[str, object], name: str) -> float:
 
 @check("L3.samples")
 def samples(s: Subject) -> Verdict:
-    """As many samples went through the model in evaluation: exact (DESIGN 7)."""
-    mine, other = (_evaluated(run) for run in (s.reference, s.run))
-    return _same(mine, other, "evaluated samples")
+    """As many samples went through the model in evaluation, and in the last one: exact (DESIGN 7)."""
+    for field, what in (
+        ("eval_last", "samples in the last evaluation"),
+        ("eval_samples", "evaluated samples"),
+    ):
+        mine, other = (_evaluated(run, field) for run in (s.reference, s.run))
+        verdict = _same(mine, other, what)
+        if verdict.state == FAIL:
+            break
+    return verdict
 
 
-def _evaluated(run: Run) -> int | None:
-    return view.count((view.record(run, "finish") or {}).get("eval_samples"))
+def _evaluated(run: Run, field: str) -> int | None:
+    finish = view.record(run, "finish") or {}
+    # Probes that do not tell the last evaluation apart still count them all.
+    return view.count(finish.get(field, finish.get("eval_samples")))
 
 
 @check("L3.budget")
