@@ -8,7 +8,7 @@ The measured level is the highest k such that every check of the levels up to k 
 ``waived`` and every one of these levels has a check that ran and passed (DESIGN 6: *a level
 without a check that ran is not reached*). Checks marked ``optional`` need facts that not every
 project gives (a price, the number of evaluated samples): they hold a level back when they fail
-or are stale, not when they could not run, and they are never counted as the check that ran.
+or are stale, not when they could not run.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def aggregate(states: Iterable[tuple[Check, str]]) -> str:
 def reached(states: Iterable[tuple[Check, str]]) -> bool:
     """Whether a level's checks carry it: all pass or waived, and at least one really ran."""
     states = list(states)
-    ran = any(s == PASS and not c.optional for c, s in states)
+    ran = any(s == PASS for _, s in states)
     return ran and aggregate(states) in (PASS, WAIVED)
 
 
