@@ -195,8 +195,8 @@ def _time_and_cost(result: dict[str, Any]) -> list[str]:
         for name in ("session", "agent_working", "agent_blocked_on_operator")
     }
     lines = [
-        f"Time   session {minutes['session']}, agent working {minutes['agent_working']}, "
-        + f"waiting on the operator {minutes['agent_blocked_on_operator']}",
+        f"Time   session {minutes['session']}, agent working {minutes['agent_working']}",
+        f"       agent waiting on the operator {minutes['agent_blocked_on_operator']}",
         f"       operator active {active} min (joined at {gaps} s)",
     ]
     parts = []
