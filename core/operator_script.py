@@ -73,10 +73,12 @@ class ScriptedOperator:
                 self._append(answer)
 
     async def leave(self) -> None:
-        """Give up what is not done yet."""
+        """Give up what is not done yet, and detach."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if "script" in self._state.consoles:
+            self._append(ev.OperatorDetached("script"))
 
     def _begin(self, opened: ev.SessionOpened) -> None:
         agent = opened.config.get("agent", {})
@@ -86,9 +88,7 @@ class ScriptedOperator:
         self._append(ev.OperatorAttached("script", AUTHOR, "none"))
 
     def _fitting(self, on: str, what: str) -> Act | None:
-        return next(
-            (a for a in self._acts if a.on == on and a.match.lower() in what.lower()), None
-        )
+        return next((a for a in self._acts if a.on == on and a.match.lower() in what.lower()), None)
 
     def _later(self, act: Act, event: Event) -> None:
         # What is stamped is the moment of the act's cause, as with the key press of a person.
@@ -112,9 +112,7 @@ class ScriptedOperator:
     def _bodies(self, act: Act, event: Event) -> list[Body]:
         if act.action in ("allow", "deny", "edit"):
             assert isinstance(event.body, ev.AgentAsked)
-            return [
-                ev.OperatorDecided(event.body.ask_id, act.action, act.text, act.input, AUTHOR)
-            ]
+            return [ev.OperatorDecided(event.body.ask_id, act.action, act.text, act.input, AUTHOR)]
         made: dict[str, Callable[[], Body]] = {
             "message": lambda: ev.OperatorMessaged(f"script-{act.number}", act.text, AUTHOR),
             "interrupt": lambda: ev.OperatorInterrupted(act.text, AUTHOR),

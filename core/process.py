@@ -121,18 +121,16 @@ def start_recorder(session_dir: Path) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def run_environment(project: Path, worktree: Path) -> dict[str, str]:
-    """The environment the operator had, for a run in ``worktree``.
+def run_pythonpath(project: Path, worktree: Path) -> str:
+    """The ``PYTHONPATH`` the operator had, for a run in ``worktree``; ``""`` for none.
 
-    ``PYTHONPATH`` is the operator's again, with entries inside the project moved to the
-    worktree: an absolute path would make the runs import the code that is not being migrated.
+    Entries inside the project are moved to the worktree: an absolute path would make the runs
+    import the code that is not being migrated.
     """
-    env = {k: v for k, v in os.environ.items() if k != RUN_PYTHONPATH}
     path = os.environ.get(RUN_PYTHONPATH) or os.environ.get("PYTHONPATH", "")
-    if path:
-        entries = [_moved(entry, project, worktree) for entry in path.split(os.pathsep)]
-        env["PYTHONPATH"] = os.pathsep.join(entries)
-    return env
+    if not path:
+        return ""
+    return os.pathsep.join(_moved(entry, project, worktree) for entry in path.split(os.pathsep))
 
 
 def _moved(entry: str, project: Path, worktree: Path) -> str:

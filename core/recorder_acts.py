@@ -33,9 +33,7 @@ def intervention_for(event: Event, state: SessionState) -> ev.InterventionRecord
             text = f"denied: {asked}" + (f" ({body.reason})" if body.reason else "")
             return _made(event, state, "permission", "asked", text, body.author)
         new = str((body.input or {}).get("command") or body.input)
-        return _made(
-            event, state, "permission", "asked", f"changed: {asked} -> {new}", body.author
-        )
+        return _made(event, state, "permission", "asked", f"changed: {asked} -> {new}", body.author)
     return None
 
 

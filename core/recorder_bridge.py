@@ -211,7 +211,7 @@ class AgentBridge:
             await _cancel(task, signal)
 
 
-class _Stopped(Exception):  # noqa: N818
+class _Stopped(Exception):
     """The work was stopped by an interrupt and gave this back."""
 
     def __init__(self, result: ToolResult) -> None:

@@ -15,7 +15,7 @@ TOOLS = ("read", "search", "edit", "patch", "write", "shell", "run", "verify")
 """The tools of an agent; ``core.recorder_tools`` says what each does with its input."""
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: the operator wants something else
+class Interrupted(Exception):
     """The operator interrupted; what was going on has been stopped. ``str`` is the reason."""
 
 

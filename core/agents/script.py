@@ -235,7 +235,9 @@ def _step(
     allowed = {action, "pause_s", *ACTIONS[action]}
     for key in table:
         if key not in allowed:
-            raise wrong(f"a {action} step has no key {key!r}; it may have {', '.join(sorted(allowed))}")
+            raise wrong(
+                f"a {action} step has no key {key!r}; it may have {', '.join(sorted(allowed))}"
+            )
     value = table[action]
     pause = table.get("pause_s", 0.0)
     if isinstance(pause, bool) or not isinstance(pause, int | float) or pause < 0:
@@ -333,9 +335,13 @@ def _act(number: int, table: dict[str, Any], source: _Source) -> Act:
         if key == "input":
             wanted = dict
         if isinstance(value, bool) or not isinstance(value, wanted):
-            raise source.error(f"{key} has a value of the wrong type: {value!r}", "operator", number)
+            raise source.error(
+                f"{key} has a value of the wrong type: {value!r}", "operator", number
+            )
     if table["action"] in ("allow", "deny", "edit") and table["on"] != "ask":
-        raise source.error(f"only an ask can be answered with {table['action']}", "operator", number)
+        raise source.error(
+            f"only an ask can be answered with {table['action']}", "operator", number
+        )
     return Act(
         number=number,
         line=source.line("operator", number),

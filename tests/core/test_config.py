@@ -32,7 +32,7 @@ script = "agent.toml"
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def file(tmp_path: Path) -> Path:
     (tmp_path / "proj").mkdir()
     (tmp_path / "agent.toml").write_text('[[step]]\nsay = "hello"\n')

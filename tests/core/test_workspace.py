@@ -13,18 +13,24 @@ from core.workspace import Workspace, WorkspaceError
 
 
 def git(place: Path, *args: str) -> str:
-    done = subprocess.run(["git", "-c", "core.hooksPath=/dev/null", *args], cwd=place, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", "-c", "core.hooksPath=/dev/null", *args],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout
 
 
-@pytest.fixture()
+@pytest.fixture
 def session(tmp_path: Path) -> Path:
     place = tmp_path / "home" / "thing-1130-abcd"
     place.mkdir(parents=True)
     return place
 
 
-@pytest.fixture()
+@pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A repository of the operator's: a branch, a staged and an unstaged change, a hook."""
     place = tmp_path / "repo"
@@ -43,7 +49,7 @@ def repo(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.fixture()
+@pytest.fixture
 def plain(tmp_path: Path) -> Path:
     """A project that is no repository."""
     place = tmp_path / "plain"
@@ -150,9 +156,7 @@ def test_snapshots_have_a_patch_from_the_baseline_and_one_of_the_step(
     assert first.call_id == "c1" and first.cause == "edit"
     assert "+lr = 2" in second.patch and "+line XIX" in second.patch
     assert "+lr = 2" not in second.step_patch and "+line XIX" in second.step_patch
-    assert second.files == [
-        {"path": "train.py", "added": 2, "removed": 2, "status": "modified"}
-    ]
+    assert second.files == [{"path": "train.py", "added": 2, "removed": 2, "status": "modified"}]
     assert second.patch_note == ""
 
 
@@ -185,9 +189,7 @@ def test_a_huge_diff_is_cut_and_says_so(repo: Path, session: Path) -> None:
     snapshot = work.snapshot("write")
     assert snapshot is not None
     assert len(snapshot.patch) <= 400_000 and "cut after" in snapshot.patch_note
-    assert snapshot.files == [
-        {"path": "big.txt", "added": 60_000, "removed": 0, "status": "added"}
-    ]
+    assert snapshot.files == [{"path": "big.txt", "added": 60_000, "removed": 0, "status": "added"}]
 
 
 def test_outputs_of_runs_are_no_change_but_new_source_is(plain: Path, session: Path) -> None:
@@ -376,4 +378,3 @@ def test_data_that_git_does_not_hold_can_be_linked(repo: Path, session: Path) ->
     with pytest.raises(WorkspaceError, match="leads out"):
         work.write("data/train.csv", "cheat")
     assert stat.S_ISLNK((work.root / "data").lstat().st_mode)
-

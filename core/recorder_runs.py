@@ -1,0 +1,418 @@
+"""The runs of a session: the reference, the attempts, the verification; each fully on record."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from core import events as ev
+from core.agents.base import Verdict
+from core.attempts import findings_of, outcome
+from core.config import SessionConfig
+from core.errors import PilotageError
+from core.findings import detect, resolved
+from core.levels import Criteria
+from core.recorder_command import Command
+from core.recorder_journal import Journal
+from core.recorder_worktree import Worktree
+from core.runs.launcher import Ended, Launcher, Output, Records, RunHandle, RunSpec
+from core.runs.probe_setup import Mode
+from core.runs.records import Malformed, to_json
+from core.state_parts import Finding, Run
+from core.verify.evaluate import measure
+from core.verify.subject import TELLING, NotRun, Subject
+
+T = TypeVar("T")
+
+DETECT_S = 0.5
+"""Seconds between two looks of the detectors at a run in progress, at least."""
+
+
+class RunStopped(PilotageError):
+    """What a run was wanted for has been given up; the sentence says by whom."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """Something that somebody wants runs for, and that can be stopped as a whole."""
+
+    by: str
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    text: str = ""
+
+    def stop(self, text: str) -> None:
+        if not self.stopped.is_set():
+            self.text = text
+            self.stopped.set()
+
+    def check(self) -> None:
+        if self.stopped.is_set():
+            raise RunStopped(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One run to be made."""
+
+    purpose: str
+    command: Command
+    cwd: Path
+    tree: str
+    probe: Mode
+    of: str = ""
+    by: str = "recorder"
+    stop_on: str = ""
+
+
+class Runs:
+    """Makes the runs of one session, one at a time, and measures what they show."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        config: SessionConfig,
+        worktree: Worktree,
+        session_dir: Path,
+        session_id: str,
+    ) -> None:
+        self._journal = journal
+        self._config = config
+        self._worktree = worktree
+        self._dir = session_dir
+        self._session_id = session_id
+        self._criteria = Criteria.from_json(config.criteria)
+        self._lock = asyncio.Lock()
+        self._ready = asyncio.Event()
+        self._jobs: set[_Job] = set()
+        self._tasks: set[asyncio.Task[Run]] = set()
+
+    # --- what is asked for -----------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Record the reference, once per session: in full, and its parity run."""
+        files = self._worktree.files
+        command = Command.reference(self._config, files)
+        with self._job("recorder") as job:
+            try:
+                for purpose, of, probe in (
+                    ("reference", "", "light"),
+                    ("parity", "reference", "parity"),
+                ):
+                    done = [
+                        r
+                        for r in self._journal.state.runs_for(purpose, of)
+                        if r.ended is not None and r.ended.reason in TELLING
+                    ]
+                    if not done:
+                        mode: Mode = "parity" if probe == "parity" else "light"
+                        run = await self._run(
+                            _Plan(
+                                purpose, command, files.reference_cwd, files.baseline, mode, of=of
+                            ),
+                            job,
+                        )
+                        done = [run]
+                    if not done[-1].ok_exit:
+                        break  # a reference that fails has no steps to compare with either
+            except RunStopped:
+                pass
+            finally:
+                self._ready.set()
+
+    async def attempt(self, command: str = "", *, stop_on: str = "", by: str = "agent") -> Run:
+        """Run the target command, or another one, on the worktree as it is, and evaluate.
+
+        ``stop_on``: a category; the run is stopped when a finding of it opens. Raises
+        :class:`RunStopped` when it was given up before it began.
+        """
+        with self._job(by) as job:
+            await self._until(self._ready.wait(), job)
+            run = await self._attempt(command, stop_on, by, job)
+        if run.ended is not None and run.ended.reason in TELLING:
+            await self._measure(run.tree)
+        return run
+
+    async def verify(self, by: str, force: bool = False) -> Verdict:
+        """Measure the worktree as it is: whatever runs that takes, then every check.
+
+        With ``force`` runs that were made on this tree already are made again.
+        """
+        state = self._journal.state
+        with self._job(by) as job:
+            await self._until(self._ready.wait(), job)
+            await self._worktree.snapshot("outside")
+            tree = self._worktree.files.tree
+            subject = Subject(state, tree, self._criteria)
+            run = None if force else subject.target_run()
+            if run is None:
+                run = await self._attempt("", "", "verification", job)
+                job.check()
+            if run.ok_exit and (force or not _has_parity(subject)):
+                await self._run(
+                    _Plan(
+                        "parity",
+                        Command.target(self._config, self._worktree.files),
+                        self._worktree.files.cwd,
+                        tree,
+                        "parity",
+                        of="target",
+                        by=by,
+                    ),
+                    job,
+                )
+                job.check()
+        return await self._measure(tree)
+
+    async def final(self) -> None:
+        """Evaluate the tree that the agent leaves, unless that is on record as it stands."""
+        state = self._journal.state
+        await self._worktree.snapshot("outside")
+        last = state.measurements[-1] if state.measurements else None
+        ended = max((r.ended_seq or 0 for r in state.runs.values()), default=0)
+        if last is None or last.tree != state.tree or last.seq < ended:
+            await self._measure(self._worktree.files.tree)
+
+    def stop(self, text: str, *, agents_only: bool = False) -> None:
+        """Give up what is going on: the present run is stopped, waiting ones never begin."""
+        for job in list(self._jobs):
+            if not agents_only or job.by in ("agent", "claim"):
+                job.stop(text)
+
+    async def settled(self) -> None:
+        """Wait until every run that was begun has its end on record."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def findings_of(self, run_id: str) -> list[Finding]:
+        """The findings of a run."""
+        run = self._journal.state.runs.get(run_id)
+        return findings_of(self._journal.state, run) if run else []
+
+    def describe(self, run: Run) -> str:
+        """The outcome of a run in one sentence."""
+        end = run.ended
+        took = f" after {end.duration_s:.1f} s" if end else ""
+        return f"run #{run.number}: {outcome(self._journal.state, run).text}{took}"
+
+    # --- inside ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _job(self, by: str):  # type: ignore[no-untyped-def]
+        job = _Job(by)
+        self._jobs.add(job)
+        try:
+            yield job
+        except asyncio.CancelledError:
+            job.stop("The recorder ended.")
+            raise
+        finally:
+            self._jobs.discard(job)
+
+    async def _until(self, work: Awaitable[T], job: _Job) -> T:
+        """Wait for something that is not a run; raises :class:`RunStopped` if given up."""
+        task: asyncio.Future[T] = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(job.stopped.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise RunStopped(job.text)
+        finally:
+            for future in (task, stop):
+                if not future.done():
+                    future.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+    async def _attempt(self, command: str, stop_on: str, by: str, job: _Job) -> Run:
+        files = self._worktree.files
+        await self._worktree.snapshot("outside")
+        plan = _Plan(
+            "attempt",
+            Command.target(self._config, files, command),
+            files.cwd,
+            files.tree,
+            "light",
+            by=by,
+            stop_on=stop_on,
+        )
+        return await self._run(plan, job)
+
+    async def _measure(self, tree: str) -> Verdict:
+        results, level = measure(self._journal.state, tree)
+        await self._journal.emit(*results, level, tree=tree)
+        _, _, why = level.text.partition("; ")
+        return Verdict(level.level, level.level, why)
+
+    async def _run(self, plan: _Plan, job: _Job) -> Run:
+        """Make one run. Its record is completed even where nobody waits for it any more."""
+        task = asyncio.create_task(self._make(plan, job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def _make(self, plan: _Plan, job: _Job) -> Run:
+        await self._until(self._lock.acquire(), job)
+        try:
+            state = self._journal.state
+            number = len(state.runs) + 1
+            run_id = f"r{number}"
+            began = await self._start(plan, number, run_id)
+            if began is None:
+                return state.runs[run_id]
+            await self._follow(began, plan, run_id, job)
+            if plan.cwd == self._worktree.files.cwd:
+                await self._worktree.note_outputs()
+            await self._detect(run_id, plan.tree)
+            over = resolved(state, run_id)
+            await self._journal.emit(*over, run_id=run_id, tree=plan.tree)
+            return state.runs[run_id]
+        finally:
+            self._lock.release()
+
+    async def _start(self, plan: _Plan, number: int, run_id: str) -> RunHandle | None:
+        """Start the run and say so; None where it can't be, which is on record too."""
+        config, command = self._config, plan.command
+        parity = self._criteria.parity_steps if plan.probe == "parity" else 0
+        spec = RunSpec(
+            # With the session: the launcher finds a run's processes by it, over all sessions.
+            run_id=f"{self._session_id}/{run_id}",
+            command=command.words,
+            cwd=plan.cwd,
+            env=command.env,
+            session_id=self._session_id,
+            probe=plan.probe,
+            probe_steps=parity or 1,
+            probe_dir=self._dir / "runs" / run_id,
+            time_limit_s=config.recorder.run_limit_s or None,
+        )
+        handle, error = None, ""
+        try:
+            error = await self._reference_error(plan)
+            if not error:
+                handle = await Launcher().start(spec)
+        except PilotageError as err:
+            error = str(err)
+        of_target = plan.purpose == "attempt" or plan.of == "target"
+        started = ev.RunStarted(
+            number=number,
+            purpose=plan.purpose,
+            command=command.text,
+            target=config.target.kind if of_target else config.reference.device,
+            chips=config.target.chips if of_target else 0,
+            of=plan.of,
+            probe_mode=plan.probe,
+            parity_steps=parity,
+            cwd=str(plan.cwd),
+            python=command.python,
+            env=dict(handle.stated_env) if handle else dict(command.env),
+            pid=handle.pid if handle else 0,
+            by=plan.by,
+        )
+        await self._journal.emit(started, run_id=run_id, tree=plan.tree)
+        if handle is None:
+            end = ev.RunEnded("not started", text=error)
+            await self._journal.emit(end, run_id=run_id, tree=plan.tree)
+        return handle
+
+    async def _reference_error(self, plan: _Plan) -> str:
+        """Why the reference can't be believed: somebody changed its checkout."""
+        files = self._worktree.files
+        if plan.cwd != files.reference_cwd:
+            return ""
+        changed = await asyncio.to_thread(files.reference_changes)
+        if not changed:
+            return ""
+        return (
+            f"The reference checkout {files.reference_root} is not the untouched project any more: "
+            f"{', '.join(changed[:5])} differ{'s' * (len(changed) == 1)}. Start a new session."
+        )
+
+    async def _follow(self, handle: RunHandle, plan: _Plan, run_id: str, job: _Job) -> None:
+        """Write down what the run does until it has ended."""
+
+        async def stop() -> None:
+            await job.stopped.wait()
+            await handle.stop()
+
+        stopper = asyncio.create_task(stop())
+        look_at = time.monotonic() + DETECT_S
+        try:
+            async for item in handle:
+                if isinstance(item, Output):
+                    await self._emit(ev.RunOutput(item.stream, item.lines), plan, run_id)
+                elif isinstance(item, Records):
+                    await self._records(item, plan, run_id)
+                elif isinstance(item, Ended):
+                    await self._emit(_end(item, job), plan, run_id)
+                    continue
+                if time.monotonic() < look_at:
+                    continue
+                begin = time.monotonic()
+                await self._detect(run_id, plan.tree)
+                self._stop_on(plan, run_id, job)
+                # Looking at a long log takes time: never more than a tenth of it.
+                took = time.monotonic() - begin
+                look_at = time.monotonic() + max(DETECT_S, 9 * took)
+        finally:
+            stopper.cancel()
+            await asyncio.gather(stopper, return_exceptions=True)
+
+    async def _emit(self, body: ev.Body, plan: _Plan, run_id: str) -> None:
+        await self._journal.emit(body, run_id=run_id, tree=plan.tree)
+
+    async def _records(self, item: Records, plan: _Plan, run_id: str) -> None:
+        steps: list[Any] = []
+        others: list[Any] = []
+        for record in item.records:
+            if isinstance(record, Malformed):
+                others.append({"k": "malformed", "reason": record.reason, "text": record.text})
+            else:
+                data = to_json(record)
+                (steps if data["k"] == "step" else others).append(data)
+        bodies: list[ev.Body] = []
+        if others:
+            bodies.append(ev.RunSignalled(others))
+        if steps:
+            bodies.append(ev.RunStepped(steps))
+        await self._journal.emit(*bodies, run_id=run_id, tree=plan.tree)
+
+    async def _detect(self, run_id: str, tree: str) -> None:
+        known = self._journal.state.findings
+        new = [f for f in detect(self._journal.state, run_id) if f.finding_id not in known]
+        await self._journal.emit(*new, run_id=run_id, tree=tree)
+
+    def _stop_on(self, plan: _Plan, run_id: str, job: _Job) -> None:
+        if not plan.stop_on:
+            return
+        found = [f for f in self.findings_of(run_id) if f.category == plan.stop_on]
+        if found:
+            job.stop(f"Stopped by the {plan.by} on {found[0].category}: {found[0].opened.title}.")
+
+
+def _end(item: Ended, job: _Job) -> ev.RunEnded:
+    text = item.text
+    if item.reason == "stopped" and job.text:
+        text = job.text
+    if item.swept:
+        many = "es" * (item.swept > 1)
+        text += f"{' ' * bool(text)}It left {item.swept} process{many} running, which were ended."
+    return ev.RunEnded(
+        reason=item.reason,
+        exit_code=item.exit_code if item.reason == "exited" else None,
+        signal=item.signal,
+        duration_s=item.duration_s,
+        max_rss_mb=item.max_rss_mb,
+        text=text,
+    )
+
+
+def _has_parity(subject: Subject) -> bool:
+    try:
+        return subject.parity is not None
+    except NotRun:
+        return False

@@ -1,0 +1,49 @@
+"""The worktree as the recorder uses it: one change at a time, each with its snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from core.recorder_journal import Journal
+from core.workspace import Workspace
+
+T = TypeVar("T")
+
+
+class Worktree:
+    """Guards a workspace and writes its snapshots to the log."""
+
+    def __init__(self, files: Workspace, journal: Journal) -> None:
+        self.files = files
+        self._journal = journal
+        self._lock = asyncio.Lock()
+
+    async def snapshot(self, cause: str, call_id: str = "") -> None:
+        """Record the worktree if it differs from the last snapshot.
+
+        Each change of the agent's is recorded right after it. So what is found at any other
+        time came from elsewhere, and ``cause`` is then ``outside``.
+        """
+        async with self._lock:
+            await self._snapshot(cause, call_id)
+
+    async def change(self, make: Callable[[], T], cause: str, call_id: str) -> T:
+        """Make a change and record it, apart from what somebody else had changed before."""
+        async with self._lock:
+            await self._snapshot("outside", "")
+            try:
+                return await asyncio.to_thread(make)
+            finally:
+                await self._snapshot(cause, call_id)
+
+    async def note_outputs(self) -> None:
+        """After a run: what it left is output, and no change of the source."""
+        async with self._lock:
+            await asyncio.to_thread(self.files.note_outputs)
+
+    async def _snapshot(self, cause: str, call_id: str) -> None:
+        body = await asyncio.to_thread(self.files.snapshot, cause, call_id)
+        if body is not None:
+            await self._journal.emit(body, tree=body.tree)
