@@ -12,8 +12,8 @@ from core.unified_diff import DiffFile, DiffLine, Hunk
 from tui.widgets.cells import printable
 from tui.widgets.syntax import TokenSpan, colour
 
-CHUNK = 120
-"""Lines lexed together: the colours of a long hunk appear in about 3 ms per screen."""
+CHUNK = 64
+"""Lines lexed together: the colours of a long hunk appear in a few ms per screen."""
 
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 _MAX_PAIR = 400  # characters of a line that is compared word by word with its partner
@@ -115,8 +115,8 @@ class DiffRows:
         key = (row.file, row.hunk, chunk)
         found = self._colours.get(key)
         if found is None:
-            if len(self._colours) > 400:
-                self._colours.clear()  # enough for 48,000 lines; what is in sight is redone at once
+            if len(self._colours) > 800:
+                self._colours.clear()  # enough for 51,200 lines; what is in sight is redone at once
             found = self._colours[key] = self._colour_chunk(row, chunk)
         return found.get(row.line, [])
 

@@ -15,7 +15,8 @@ from textual.message import Message
 from core.unified_diff import DiffFile, parse_diff
 from tui.widgets.cells import Span, fit, paint, printable
 from tui.widgets.diff_rows import DiffRows, DiffTag, Row
-from tui.widgets.row_view import RowView, ink
+from tui.widgets.row_view import ink
+from tui.widgets.search_view import SearchView
 from tui.widgets.syntax import KINDS
 
 _STATUS = {"modified": "M", "added": "A", "deleted": "D", "renamed": "R", "copied": "C"}
@@ -23,7 +24,7 @@ _SIDES = {"+": "added", "-": "removed"}
 _ASCII = str.maketrans({"→": ">", "−": "-", "…": "~", "·": "-", "─": "-"})
 
 
-class DiffView(RowView):
+class DiffView(SearchView):
     """The changes of a diff. Only what is in sight is coloured, so size does not matter."""
 
     HELP = (
@@ -33,7 +34,7 @@ What was changed. Added lines begin with **+**, removed ones with **-**; the num
 the old and of the new file. Words that changed inside a line are underlined. Tags at the right edge
 say what a guard or a finding has to do with the place.
 """
-        + RowView.SEARCH_HELP
+        + SearchView.KEYS_HELP
         + """| **[**, **]** | previous and next hunk |
 | **{**, **}** | previous and next file |
 | enter | go to the moment of the hunk in the other panes |
@@ -141,9 +142,7 @@ say what a guard or a finding has to do with the place.
         self._data = DiffRows(parse_diff(diff), tags)
         self._widest = 0
         self.cursor = self._find(place) if place else 0
-        if self._scan is not None:
-            query = self._scan.query
-            self.search(query.pattern, query.regex, jump=False)
+        self.search_again()
         self.rows_changed()
         self._show_cursor()
 
@@ -264,9 +263,10 @@ say what a guard or a finding has to do with the place.
         tags = self._tag_segments(row, width // 2, base)
         taken = sum(cell_len(tag.text) for tag in tags)
         draw = self._draw_line if row.kind == "line" else self._draw_other
-        body = draw(row, index, mark, x, width - taken, base)
+        self._row_cells = 0
+        body = self.mark_cut(draw(row, index, mark, x, width - taken, base), x, width - taken)
         if taken and self._row_cells:
-            self.need_width(self._row_cells + taken)
+            self.need_width(self._row_cells + taken)  # so that what stands behind tags is in reach
         return body + tags
 
     def _base(self, row: Row, here: bool) -> Style:

@@ -140,6 +140,7 @@ class Gallery(App[None]):
 
     def on_mount(self) -> None:
         diff = self.query_one(DiffView)
+        diff.focus()
         diff.border_title = f"diff · since baseline · {diff.summary}"
         log = self.query_one(LogView)
         log.set_lines(sample_lines(60), "sample")

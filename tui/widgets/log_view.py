@@ -13,7 +13,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tui.widgets.cells import fit, paint, printable
-from tui.widgets.row_view import RowView, ink
+from tui.widgets.row_view import ink
+from tui.widgets.search_view import SearchView
 
 # A first word that ends in Error or Exception is how Python reports one; the others are what C++
 # libraries (XLA, glog, absl) and shells print.
@@ -49,7 +50,7 @@ def is_error(text: str) -> bool:
     return _ERROR.search(text[:_ERROR_CHARS]) is not None
 
 
-class LogView(RowView):
+class LogView(SearchView):
     """Lines of output. Follows the end until one moves away from it, and then stays put."""
 
     HELP = (
@@ -59,7 +60,7 @@ The output of a run. A bar in the first column marks **stderr**, a cross marks l
 error. At the last line the view follows what arrives; anywhere else it stays where it is and counts
 the new lines.
 """
-        + RowView.SEARCH_HELP
+        + SearchView.KEYS_HELP
         + """| **f** | follow the end, or stop following |
 | **e**, **E** | first error, next error below the cursor |
 | **#** | line numbers |
@@ -159,9 +160,8 @@ the new lines.
             self._follow = True
             self._seen = 0
             self.cursor = 0
-        if (fresh or shrunk) and self._scan is not None:
-            query = self._scan.query
-            self.search(query.pattern, query.regex, jump=False)
+        if fresh or shrunk:
+            self.search_again()
         self._grown()
 
     def extend(self, lines: Iterable[Line]) -> None:
@@ -323,7 +323,7 @@ the new lines.
             head.append(Segment(number, base + ink(self.look("muted"))))
         if left >= width:
             return [Segment(fit("", width), base)]
-        return head + paint(text, spans, x, width - left, style)
+        return self.mark_cut(head + paint(text, spans, x, width - left, style), x, width)
 
     def draw_empty(self, y: int, width: int) -> list[Segment]:
         text = f"  {self.empty}" if y == 0 else ""

@@ -29,6 +29,15 @@ _ASCII_SAMPLES = ("**", "oo", "++", "xx")
 # Bits of the eight dots of a braille cell, by row and column.
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
+# All dots from one row of a cell to another, both included: _MASKS[column][from][to].
+_MASKS = tuple(
+    tuple(
+        tuple(sum(_BITS[row][side] for row in range(first, last + 1)) for last in range(4))
+        for first in range(4)
+    )
+    for side in range(2)
+)
+
 Cell = tuple[str, int]
 """A character, and the series it belongs to (-1 for none)."""
 
@@ -203,12 +212,17 @@ the axis marks steps whose value is no number (nan) or infinite.
         across = width - left
         cells = self._cells(box, across, rows)
         cursor = self._cursor_cell(box, across)
+        styles = [self._look(f"series-{n}") for n in range(len(self._series))]
+        plain = self.rich_style
+        styles.append(plain)  # -1, the owner of blanks
         for row in range(rows):
             label = f"{labels.get(row, ''):>{left - 1}}{self._tick(row in labels)}" if left else ""
-            out.append(Strip([Segment(label, self._look("axis")), *self._row(cells[row], cursor)]))
+            out.append(
+                Strip([Segment(label, self._look("axis")), *self._row(cells[row], cursor, styles)])
+            )
         if axis:
             out.append(self._x_axis(box, left, across, cursor))
-        return [strip.adjust_cell_length(width, self.rich_style) for strip in out]
+        return [strip.adjust_cell_length(width, plain) for strip in out]
 
     def _empty_text(self) -> str:
         if self.log_scale and any(one.runs for one in self._series):
@@ -222,15 +236,14 @@ the axis marks steps whose value is no number (nan) or infinite.
             return "+" if labelled else "|"
         return "┤" if labelled else "│"
 
-    def _row(self, cells: list[Cell], cursor: int | None) -> list[Segment]:
+    def _row(self, cells: list[Cell], cursor: int | None, styles: list[Style]) -> list[Segment]:
+        """One row of the grid; the last of the styles is that of blanks."""
         out: list[Segment] = []
-        plain = self.rich_style
-        styles = [self._look(f"series-{n}") for n in range(len(self._series))]
         run, owner = "", -2
         for at, (char, series) in enumerate(cells):
             if at == cursor:
                 if run:
-                    out.append(Segment(run, styles[owner] if owner >= 0 else plain))
+                    out.append(Segment(run, styles[owner]))
                 style = self._look("cursor")
                 if char == " ":
                     char = "|" if self.ascii else "│"
@@ -241,11 +254,11 @@ the axis marks steps whose value is no number (nan) or infinite.
                 continue
             if series != owner:
                 if run:
-                    out.append(Segment(run, styles[owner] if owner >= 0 else plain))
+                    out.append(Segment(run, styles[owner]))
                 run, owner = "", series
             run += char
         if run:
-            out.append(Segment(run, styles[owner] if owner >= 0 else plain))
+            out.append(Segment(run, styles[owner]))
         return out
 
     def _cells(self, box: Bounds, width: int, height: int) -> list[list[Cell]]:
@@ -264,9 +277,17 @@ the axis marks steps whose value is no number (nan) or infinite.
                 if column % period >= on:
                     continue
                 x, side = divmod(column, wide)
-                for y in range(top, bottom + 1):
-                    bits[y // high][x] |= _BITS[y % high][side]
-                    owner[y // high][x] = number
+                if self.ascii:
+                    for y in range(top, bottom + 1):
+                        bits[y][x], owner[y][x] = 1, number
+                    continue
+                first, low = divmod(top, 4)
+                final, high_dot = divmod(bottom, 4)
+                masks = _MASKS[side]
+                for y in range(first, final + 1):
+                    mask = masks[low if y == first else 0][high_dot if y == final else 3]
+                    bits[y][x] |= mask
+                    owner[y][x] = number
             if last is not None:
                 ends.append((*last, number))
         signs = _ASCII_SIGNS if self.ascii else _SIGNS

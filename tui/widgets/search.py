@@ -14,10 +14,10 @@ from types import FrameType
 MAX_REGEX_CHARS = 4_096
 """Characters of a row that a regular expression sees; plain text is looked for in the whole row."""
 
-SLICE_ROWS = 500
-SLICE_CPU_S = 0.25
-"""Processor time for one slice of rows. An ordinary expression needs a hundredth of it; one that
-runs into exponential backtracking uses it up on its first row."""
+SLICE_ROWS = 200
+SLICE_CPU_S = 0.2
+"""Processor time for one slice of rows. An ordinary expression needs a hundredth of it, so that a
+pause of the garbage collector does not end a search; one that runs into exponential backtracking uses it up on its first row."""
 
 
 class SearchError(ValueError):
