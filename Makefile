@@ -37,7 +37,7 @@ screenshots: $(STAMP_DEMO) ## redraw screenshots/*.svg from a demo session of th
 	$(BIN)/python pilotage.py screenshots screenshots
 
 bench: $(STAMP_TEST) ## measure the figures of BENCHMARKS.md on this machine
-	$(BIN)/python tests/bench.py
+	@for file in tests/benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
 
 lock: ## rewrite constraints.txt from pyproject.toml (Python 3.10 and newer, all extras)
 	@echo "Making a throw-away environment with uv (25 MB) to resolve pyproject.toml; about half a minute."
