@@ -123,11 +123,11 @@ def _private_key(m: re.Match[str]) -> str:
 _HEADER = re.compile(
     r"""(?ix) (?P<head> (?<![A-Za-z0-9]) (?: authorization | x-api-key | x-goog-api-key
         | x-auth-token | private-token )
-      \\?["']? \s{0,4} [:=] \s{0,4} \\?["']? (?: (?:bearer|basic|token|digest|negotiate) \s{1,4} )? )
+      \\?["']? [ \t]{0,4} [:=] [ \t]{0,4} \\?["']? (?: (?:bearer|basic|token|digest|negotiate) [ \t]{1,4} )? )
       (?P<value> [^\s"'`,;\\]{6,8192} )"""
 )
 _BEARER = re.compile(
-    r"(?i)(?P<head>(?<![A-Za-z0-9])bearer\s{1,4})(?P<value>[A-Za-z0-9_.~+/=-]{20,8192})"
+    r"(?i)(?P<head>(?<![A-Za-z0-9])bearer[ \t]{1,4})(?P<value>[A-Za-z0-9_.~+/=-]{20,8192})"
 )
 _URL = re.compile(r"(?P<head>://[^\s/:@\"'<>]{0,256}:)(?P<value>[^\s/@\"'<>]{1,512})@")
 _SIGNED = re.compile(
@@ -264,10 +264,14 @@ def _under_name(name: str, value: Any) -> Any:
 
 
 def _redact_lines(lines: list[str]) -> list[str]:
-    """Lines of one stream: a private key that spans several of them goes as a whole."""
-    if not any("PRIVATE KEY" in line for line in lines):
-        return [redact(line) for line in lines]
-    return redact("\n".join(lines)).split("\n")
+    """Lines of one stream, at once: a private key that spans several of them goes as a whole."""
+    text = "\n".join(lines)
+    clean = redact(text)
+    if clean is text:
+        return lines
+    if "PRIVATE KEY" in text or text.count("\n") == len(lines) - 1:
+        return clean.split("\n")
+    return [redact(line) for line in lines]  # some have line breaks of their own: keep the number
 
 
 _NEEDLES = ("-----end ", *sorted({n for rule in _RULES for n in rule.needles} - {"://"}))

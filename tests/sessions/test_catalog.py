@@ -10,7 +10,7 @@ import pytest
 
 from core import events as ev
 from core.events import NewEvent
-from core.state import fold
+from core.state import SessionState, fold
 from sessions.catalog import LIGHT_KINDS, age, as_rows, describe, entry, listing
 from sessions.home import DB_NAME, session_dir
 from sessions.log import EventLog
@@ -63,15 +63,26 @@ def test_it_never_reads_what_is_heavy(tell: Callable, monkeypatch: pytest.Monkey
     assert not LIGHT_KINDS & {"run.output", "run.stepped", "run.signalled", "tree.snapshotted"}
 
 
-@pytest.mark.parametrize("count", [1, 3, 5, 16, 25, 32, 38, 41])
-def test_its_phase_is_that_of_the_whole_fold_at_any_point(tell: Callable, count: int) -> None:
-    made = tell()[:count]
-    put("part-1130-0000", *made)
-    (found,) = listing()
-    with EventLog.read(session_dir("part-1130-0000") / DB_NAME) as log:
-        state = fold(log.events())
-    assert found.state == ("cut off" if state.recorder_up else state.phase)
-    assert found.attempts == len(state.attempts)
+@pytest.mark.parametrize("alive", [True, False])
+def test_its_phase_is_that_of_the_whole_fold_at_any_point(
+    tell: Callable, alive: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.catalog.recorder_alive", lambda _: alive)
+    path = put("part-1130-0000")
+    state = SessionState()
+    seen = set()
+    with EventLog.open(path) as log:
+        for new in tell():
+            state.apply(*log.append(new))
+            (found,) = listing()
+            cut_off = state.recorder_up and not alive
+            assert found.state == ("cut off" if cut_off else state.phase)
+            assert found.attempts == len(state.attempts)
+            assert found.claimed_level == state.claimed_level
+            seen.add(found.state)
+    assert seen == (
+        {"idle", "working", "waiting", "finished"} if alive else {"idle", "cut off", "finished"}
+    )
 
 
 def test_broken_sessions_are_listed_last_with_their_problem(tell: Callable) -> None:

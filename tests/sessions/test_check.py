@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import sessions.check as module
 from core.events import MarkerPlaced, NewEvent
-from sessions.check import check
+from sessions.check import CheckReport, check
 from sessions.derived import rebuild
 from sessions.log import EventLog
 from sessions.schema import TRIGGERS
@@ -67,6 +68,23 @@ def test_it_changes_nothing_and_works_beside_a_writer(db: Path) -> None:
     before = digest(db.parent)
     check(db)
     assert {k: v for k, v in digest(db.parent).items() if k == "session.db"} == before
+
+
+def test_it_looks_at_one_moment_while_others_append(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = module._check_chain
+
+    def append_meanwhile(conn: sqlite3.Connection, report: CheckReport) -> None:
+        with EventLog.open(db) as log:
+            log.append(NewEvent(MarkerPlaced("x"), "recorder"))
+        real(conn, report)
+
+    before = check(db)
+    monkeypatch.setattr(module, "_check_chain", append_meanwhile)
+    during = check(db)
+    assert (during.events, during.head_hash) == (before.events, before.head_hash)
+    assert during.ok
 
 
 def test_it_reads_a_file_in_a_directory_that_cannot_be_written(

@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from core.errors import SessionError
-from core.events import InterventionRecorded, MarkerPlaced, NewEvent
+from core.events import (
+    CheckEvaluated,
+    InterventionRecorded,
+    MarkerPlaced,
+    NewEvent,
+    RunEnded,
+    RunStarted,
+)
+from core.state_parts import Run
 from sessions.check import check
-from sessions.derive import derive, iso
+from sessions.derive import derive, iso, outcome
 from sessions.derived import rebuild, refresh
 from sessions.log import EventLog
 from sessions.tables import TABLES, VIEWS
@@ -80,12 +88,48 @@ def test_every_foreign_key_points_somewhere(db: Path) -> None:
 
 def test_the_attempts_and_how_they_came_out(db: Path) -> None:
     rebuild(db)
-    found = rows(db, "SELECT run_id, number, outcome, interventions FROM attempt")
-    assert found == [
-        {"run_id": "run2", "number": 1, "outcome": "failed loudly", "interventions": 0},
-        {"run_id": "run3", "number": 2, "outcome": "failed silently", "interventions": 1},
-        {"run_id": "run4", "number": 3, "outcome": "ok", "interventions": 0},
+    found = rows(db, "SELECT * FROM attempt")
+    for row in found:
+        del row["seq"]
+    assert [tuple(row.values()) for row in found] == [
+        # run, number, tree, outcome, findings, silent ones, failed checks, interventions before
+        ("run2", 1, "t1", "failed loudly", 1, 0, 0, 0),
+        ("run3", 2, "t2", "failed silently", 1, 1, 1, 1),
+        ("run4", 3, "t3", "ok", 0, 0, 0, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("level", "out"), [(0, "failed silently"), (3, "failed silently"), (4, "ok")]
+)
+def test_a_failed_check_makes_an_exit_of_0_a_silent_failure(
+    tmp_path: Path, level: int, out: str
+) -> None:
+    """But not L4: that a run is dear does not make it wrong."""
+    path = tmp_path / "s" / "session.db"
+    with EventLog.create(path) as log:
+        log.append(
+            NewEvent(RunStarted(1, "attempt", "c"), "recorder", run_id="r"),
+            NewEvent(RunEnded("exited", 0), "recorder", run_id="r"),
+            NewEvent(CheckEvaluated("x", level, "fail", "no", runs=["r"]), "recorder"),
+        )
+        assert derive(log.events()).dicts("attempt")[0]["outcome"] == out
+
+
+@pytest.mark.parametrize(
+    ("end", "out"),
+    [
+        (RunEnded("signalled", None, "SIGSEGV"), "failed loudly"),
+        (RunEnded("time limit"), "failed loudly"),
+        (RunEnded("not started"), "failed loudly"),
+        (RunEnded("stopped"), "stopped"),
+        (RunEnded("cut off"), "cut off"),
+        (None, "running"),
+    ],
+)
+def test_how_an_attempt_ended(end: RunEnded | None, out: str) -> None:
+    run = Run("r", 1, 1, "", RunStarted(1, "attempt", "c"), end)
+    assert outcome(run, wrong=False) == out
 
 
 def test_an_intervention_has_its_latest_words_and_its_history(db: Path) -> None:
