@@ -17,6 +17,7 @@ TRACEBACK = "Traceback (most recent call last):"
 #: An exception line: ``RuntimeError: ...``, ``torch.OutOfMemoryError: ...``.
 _EXCEPTION = re.compile(r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+)')
+_FOREIGN = ("site-packages", "/lib/python", "pilotage_probe", "<frozen ")
 #: Lines of output after the last traceback's header that are read for its exception.
 _TAIL = 200
 
@@ -27,6 +28,7 @@ class LastWords:
     def __init__(self, at: Look) -> None:
         texts = [t for line, t in zip(at.lines, at.texts, strict=True) if line.stream == "stderr"]
         self.texts = texts or at.texts
+        self.cwd = at.run.started.cwd.rstrip("/") + "/" if at.run.started.cwd else ""
 
     @cached_property
     def traceback(self) -> list[str]:
@@ -45,12 +47,12 @@ class LastWords:
 
     @cached_property
     def place(self) -> str:
-        """The innermost frame that is not of an installed package."""
+        """The innermost frame of the project: not of an installed package, not of the probe."""
         own = ""
         for text in self.traceback:
             frame = _FRAME.match(text)
-            if frame and "site-packages" not in text and "/lib/python" not in text:
-                own = f"{frame[1]}:{frame[2]}"
+            if frame and not any(part in frame[1] for part in _FOREIGN):
+                own = f"{frame[1].removeprefix(self.cwd)}:{frame[2]}"
         return own
 
 

@@ -66,6 +66,7 @@ def _value(run: Run, config: dict[str, object], name: str) -> float:
 @check("L3.samples")
 def samples(s: Subject) -> Verdict:
     """As many samples went through the model in evaluation, and in the last one: exact (DESIGN 7)."""
+    _ended_well(s.run)
     for field, what in (
         ("eval_last", "samples in the last evaluation"),
         ("eval_samples", "evaluated samples"),
@@ -77,6 +78,11 @@ def samples(s: Subject) -> Verdict:
     return verdict
 
 
+def _ended_well(run: Run) -> None:
+    if not run.ok_exit:
+        raise NotRun(f"Run #{run.number} did not end with exit 0, so its samples say nothing.")
+
+
 def _evaluated(run: Run, field: str) -> int | None:
     finish = view.record(run, "finish") or {}
     # Probes that do not tell the last evaluation apart still count them all.
@@ -86,6 +92,7 @@ def _evaluated(run: Run, field: str) -> int | None:
 @check("L3.budget")
 def budget(s: Subject) -> Verdict:
     """As many samples trained on: exact. ``drop_last`` and a smaller batch drop data silently."""
+    _ended_well(s.run)
     mine, other = (_trained(run) for run in (s.reference, s.run))
     return _same(mine, other, "training samples")
 

@@ -80,6 +80,8 @@ def _devices(s: Subject) -> list[str]:
         names = record.get("devices")
         if record.get("k") == "xla" and isinstance(names, list):
             found |= {str(name) for name in names}
+    if view.record(s.run, "xla") is None:
+        raise NotRun(f"Run #{s.run.number} never imported torch_xla, as far as the probe saw.")
     if not found:
         raise NotRun(
             f"The XLA runtime of run #{s.run.number} named no devices: it was not started by the "
