@@ -1,0 +1,288 @@
+"""The fold: order, prefixes, unknown kinds, and what each group of events leaves behind."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core import events as ev
+from core.events import BODIES, Event, decode_body
+from core.state import PHASES, SessionState, fold
+from core.state_parts import MOMENT_KINDS, level_name
+from tests.core.scene import T0, Scene, healthy
+
+# --- sessions of arbitrary events ------------------------------------------------------------
+
+_IDS = st.sampled_from(["x1", "x2", "x3"])
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "str": st.sampled_from(["", "a", "t1", "allow", "deny", "stopped"]) | st.text(max_size=5),
+    "int": st.integers(-1, 5),
+    "float": st.floats(0, 1e6) | st.just(float("nan")),
+    "bool": st.booleans(),
+    "JSON": st.dictionaries(st.sampled_from(["text", "kind", "z"]), st.text(max_size=3)),
+    "list[str]": st.lists(st.text(max_size=5), max_size=3),
+    "list[int]": st.lists(st.integers(0, 9), max_size=3),
+    "list[JSON]": st.lists(st.dictionaries(st.text(max_size=2), st.integers()), max_size=3),
+}
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> ev.Body:
+    """A body of any kind; ids come from a small pool, so that events refer to each other."""
+    cls = draw(st.sampled_from(sorted(BODIES.values(), key=lambda c: c.KIND)))
+    fields: dict[str, Any] = {}
+    for f in dataclasses.fields(cls):
+        spec = str(f.type).removesuffix(" | None")
+        if str(f.type).endswith(" | None") and draw(st.booleans()):
+            fields[f.name] = None
+        elif f.name.endswith("_id"):
+            fields[f.name] = draw(_IDS)
+        else:
+            fields[f.name] = draw(_VALUES[spec])
+    return cls(**fields)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Event]:
+    """A log of such events, some of kinds that this release does not know."""
+    unknown = st.builds(ev.Unknown, st.just("future.happened"), st.just(1), st.just({"a": 1}))
+    events: list[Event] = []
+    seq = now = 0
+    for body in draw(st.lists(bodies() | unknown, max_size=30)):
+        seq += draw(st.integers(1, 3))
+        now += draw(st.integers(0, 10**7))
+        run_id = draw(_IDS)
+        events.append(Event(seq, f"e{seq}", T0 + now, now, "b", "test", body, run_id, "t1"))
+    return events
+
+
+@given(logs(), st.integers(0, 30))
+def test_folding_a_prefix_and_going_on_equals_folding_it_all(log: list[Event], cut: int) -> None:
+    state = fold(log[:cut])
+    for event in log[cut:]:
+        state.apply(event)
+    assert repr(state) == repr(fold(log))  # repr: a NaN is not equal to itself
+
+
+@given(logs())
+def test_folding_changes_no_event(log: list[Event]) -> None:
+    before = copy.deepcopy(log)
+    fold(log)
+    assert repr(log) == repr(before)
+
+
+@given(logs())
+def test_every_state_is_one_that_views_can_draw(log: list[Event]) -> None:
+    state = SessionState()
+    for event in log:
+        state.apply(event)
+        assert state.phase in PHASES
+        assert state.seq == event.seq
+        ask = state.pending_ask
+        assert (state.phase != "waiting") or ask is not None
+    assert all(m.kind in MOMENT_KINDS for m in state.moments)
+    assert [m.seq for m in state.moments] == sorted(m.seq for m in state.moments)
+    for earlier, later in zip(state.phases, state.phases[1:], strict=False):
+        assert earlier.end_ts_us == later.start_ts_us
+    assert all(p.end_ts_us is None for p in state.phases[-1:])
+
+
+@given(logs())
+def test_a_log_that_went_through_storage_folds_the_same(log: list[Event]) -> None:
+    import json
+
+    def stored(event: Event) -> Event:
+        text = ev.encode_payload(event.body)
+        body, extra = decode_body(event.kind, event.v, json.loads(text))
+        return dataclasses.replace(event, body=body, extra=extra)
+
+    once = [stored(event) for event in log]
+    assert repr(fold(once)) == repr(fold([stored(event) for event in once]))
+
+
+# --- order and the unknown -------------------------------------------------------------------
+
+
+def test_events_are_taken_in_order_only() -> None:
+    scene = Scene()
+    state = scene.state
+    for event in scene.events:
+        with pytest.raises(ValueError, match="in order"):
+            state.apply(event)
+    assert state.seq == len(scene.events)
+
+
+def test_gaps_in_the_sequence_are_fine() -> None:
+    event = Scene().events[0]
+    assert fold([dataclasses.replace(event, seq=1), dataclasses.replace(event, seq=9)]).seq == 9
+
+
+def test_an_unknown_kind_only_counts() -> None:
+    scene = healthy()
+    before = scene.state
+    scene.add(ev.Unknown("hull.painted", 3, {"colour": "red"}))
+    scene.add(ev.Unknown("hull.painted", 3, {"colour": "blue"}))
+    after = scene.state
+    assert after.unknown == {"hull.painted": 2}
+    after.unknown, after.seq = {}, before.seq
+    assert after == before
+
+
+def test_an_event_about_something_that_is_not_there_changes_nothing_else() -> None:
+    scene = Scene()
+    before = scene.state
+    for body in (
+        ev.OperatorDecided("none", "allow"),
+        ev.OperatorDelivered("none"),
+        ev.AgentReturned("none"),
+        ev.FindingResolved("none"),
+        ev.FindingRecategorised("none", "C1"),
+        ev.InterventionAmended("none", {"text": "x"}),
+        ev.InterventionVoided("none"),
+        ev.RunOutput("stdout", ["x"]),
+        ev.RunEnded("exited", 0),
+    ):
+        scene.add(body, run_id="none")
+    after = scene.state
+    after.seq = before.seq
+    assert after == before
+
+
+# --- the agent and the operator --------------------------------------------------------------
+
+
+def phases(scene: Scene) -> list[str]:
+    return [p.phase for p in scene.state.phases]
+
+
+def test_the_phases_of_an_agent() -> None:
+    scene = Scene()
+    assert scene.state.phase == "idle"
+    scene.add(ev.AgentStarted("scripted"))
+    scene.add(ev.AgentAsked("a1", "may I?", tool="shell"))
+    scene.add(ev.OperatorDecided("a1", "allow"))
+    scene.add(ev.OperatorPaused())
+    scene.add(ev.OperatorResumed())
+    scene.add(ev.AgentFinished())
+    assert phases(scene) == ["working", "waiting", "working", "paused", "working", "finished"]
+    assert not scene.state.over
+    scene.add(ev.RecorderStopped())
+    assert scene.state.over
+
+
+def test_a_recorder_that_stops_or_dies_takes_its_agent_with_it() -> None:
+    scene = Scene()
+    scene.add(ev.AgentStarted("scripted"))
+    scene.add(ev.RecorderStopped())
+    assert scene.state.phase == "stopped"
+    crashed = Scene()
+    crashed.add(ev.AgentStarted("scripted"))
+    crashed.add(ev.AgentCalled("k1", "run"))
+    crashed.add(ev.AgentAsked("a1", "may I?"))
+    run_id = crashed.start()
+    crashed.add(ev.RecorderStarted(101))
+    crashed.add(ev.RecorderRecovered([run_id], ["k1"], text="cut off at #1"))
+    crashed.end(run_id, None, reason="cut off")
+    state = crashed.state
+    assert state.phase == "cut off"
+    assert state.pending_ask is None
+    assert state.runs[run_id].ended is not None and not state.runs[run_id].ok_exit
+    call = next(e for e in state.transcript if e.kind == "called")
+    assert (call.output, call.ok) == ("cut off", False)
+    crashed.add(ev.AgentStarted("scripted"))
+    assert crashed.state.phase == "working"
+
+
+def test_the_first_answer_counts() -> None:
+    scene = Scene()
+    scene.add(ev.AgentAsked("a1", "may I?"))
+    scene.add(ev.OperatorDecided("a1", "deny", author="first"))
+    scene.add(ev.OperatorDecided("a1", "allow", author="second"))
+    decision = scene.state.asks["a1"].decision
+    assert decision is not None and decision.author == "first"
+
+
+def test_a_message_is_undelivered_until_it_is_delivered() -> None:
+    scene = Scene()
+    scene.add(ev.OperatorMessaged("m1", "use padding"))
+    assert scene.state.messages["m1"].delivered_ts_us is None
+    scene.wait(2).add(ev.OperatorDelivered("m1"))
+    assert scene.state.messages["m1"].delivered_ts_us == T0 + 2_000_000
+
+
+def test_a_call_shows_what_it_returned() -> None:
+    scene = Scene()
+    scene.add(ev.AgentCalled("k1", "read", {"path": "a.py"}))
+    scene.add(ev.AgentReturned("k1", False, "no such file"))
+    entry = next(e for e in scene.state.transcript if e.kind == "called")
+    assert (entry.tool, entry.ok, entry.output) == ("read", False, "no such file")
+
+
+def test_a_claim_belongs_to_the_tree_it_was_made_of() -> None:
+    scene = Scene().snapshot("t1")
+    scene.add(ev.AgentClaimed(3, "it works", "c1"))
+    scene.snapshot("t2")
+    assert scene.state.claims[0].tree == "t1"
+    assert scene.state.claimed_level == 3
+
+
+# --- runs, findings, levels ------------------------------------------------------------------
+
+
+def test_runs_collect_their_output_and_records() -> None:
+    state = healthy().state
+    run = state.runs["r3"]
+    assert run.started.purpose == "attempt"
+    assert [line.text for line in run.lines] == ["test accuracy: 0.9500 (950/1000)"]
+    assert len(run.steps) == 40
+    assert (run.signal("finish") or {})["steps"] == 40
+    assert run.signal("nothing") is None
+    assert state.running is None
+    assert [r.run_id for r in state.attempts] == ["r3"]
+    assert [r.run_id for r in state.runs_for("parity", "target")] == ["r4"]
+
+
+def test_a_finding_keeps_the_detectors_category_and_who_closed_it() -> None:
+    scene = Scene()
+    scene.add(ev.FindingOpened("f1", "recompile", "C4", "compiles"), run_id="r1")
+    scene.add(ev.FindingRecategorised("f1", "C1", author="ana"))
+    finding = scene.state.findings["f1"]
+    assert (finding.category, finding.opened.category, finding.open) == ("C1", "C4", True)
+    scene.add(ev.FindingResolved("f1", "run #2 does not show it"))
+    assert not scene.state.findings["f1"].open
+    assert not scene.state.findings["f1"].dismissed
+    scene.add(ev.FindingResolved("f1", "harmless", author="ana"))
+    assert scene.state.findings["f1"].dismissed
+
+
+def test_the_timeline_shows_a_level_when_it_changes() -> None:
+    scene = Scene()
+    for level in (0, 0, 2, -1):
+        scene.add(ev.LevelMeasured(level))
+    labels = [m.label for m in scene.state.moments if m.kind == "level"]
+    assert labels == ["L0", "L2", "none"]
+    assert scene.state.measured_level == -1
+    assert level_name(None) == "-"
+
+
+# --- interventions ---------------------------------------------------------------------------
+
+
+def test_amending_voiding_and_restoring_keep_the_history() -> None:
+    scene = Scene()
+    scene.add(ev.InterventionRecorded("i1", T0, at_tree="t1", at_level=1, text=""))
+    scene.add(ev.InterventionAmended("i1", {"text": "told it to pad", "at_tree": "forged"}))
+    scene.add(ev.InterventionVoided("i1", "a mistake", "ana"))
+    item = scene.state.interventions["i1"]
+    assert (item.text, item.voided, item.recorded.at_tree) == ("told it to pad", True, "t1")
+    scene.add(ev.InterventionRestored("i1", "ana"))
+    item = scene.state.interventions["i1"]
+    assert not item.voided
+    assert [h["what"] for h in item.history] == ["recorded", "amended", "voided", "restored"]
+    moment = next(m for m in scene.state.moments if m.kind == "intervention")
+    assert moment.label == "told it to pad"
