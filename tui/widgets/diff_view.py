@@ -200,7 +200,7 @@ say what a guard or a finding has to do with the place.
         height = max(1, self.scrollable_content_region.height)
         # Show what the jump is to, not only its first row at the bottom edge.
         if not self.scroll_offset.y <= target < self.scroll_offset.y + height // 2:
-            self.scroll_to(y=max(0, target - 1), animate=False)
+            self.put_scroll(y=max(0, target - 1))
         self.move_cursor(target)
 
     def action_hunk(self, direction: int) -> None:

@@ -195,7 +195,7 @@ the new lines.
 
     def _to_end(self) -> None:
         height = self.scrollable_content_region.height
-        self.set_scroll(None, max(0, self._count - height))
+        self.put_scroll(y=max(0, self._count - height))
 
     def moved(self) -> None:
         if self._follow:

@@ -160,6 +160,13 @@ class RowView(ScrollView, can_focus=True, inherit_bindings=False):
 
     # Moving.
 
+    def put_scroll(self, x: int | None = None, y: int | None = None) -> None:
+        """Scroll at once, also before the scrollbars know how much there is."""
+        if x is not None:
+            self.scroll_target_x = self.scroll_x = x
+        if y is not None:
+            self.scroll_target_y = self.scroll_y = y
+
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row and scroll it into sight."""
         self.cursor = max(0, min(index, self.row_count() - 1))
@@ -172,9 +179,9 @@ class RowView(ScrollView, can_focus=True, inherit_bindings=False):
         usable = max(1, height)
         top = self.scroll_offset.y
         if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False)
+            self.put_scroll(y=self.cursor)
         elif self.cursor >= top + usable:
-            self.scroll_to(y=self.cursor - usable + 1, animate=False)
+            self.put_scroll(y=self.cursor - usable + 1)
 
     def _cursor_in_sight(self) -> int:
         """The cursor, or the row in sight nearest to it after the wheel has scrolled away."""
@@ -187,7 +194,7 @@ class RowView(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_page(self, pages: int) -> None:
         height = max(1, self.scrollable_content_region.height - 1)
-        self.scroll_to(y=self.scroll_offset.y + pages * height, animate=False)
+        self.put_scroll(y=self.scroll_offset.y + pages * height)
         self.move_cursor(self._cursor_in_sight() + pages * height)
 
     def action_first(self) -> None:
@@ -197,10 +204,10 @@ class RowView(ScrollView, can_focus=True, inherit_bindings=False):
         self.move_cursor(self.row_count() - 1)
 
     def action_sideways(self, cells: int) -> None:
-        self.scroll_to(x=max(0, self.scroll_offset.x + cells), animate=False)
+        self.put_scroll(x=max(0, self.scroll_offset.x + cells))
 
     def action_first_column(self) -> None:
-        self.scroll_to(x=0, animate=False)
+        self.put_scroll(x=0)
 
     def action_choose(self) -> None:
         """Tell the app that the cursor row is chosen."""

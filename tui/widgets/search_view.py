@@ -193,7 +193,7 @@ class SearchView(RowView):
         if start < x or end > x + room:
             self.need_width(start + width)
             self._resize_rows()
-            self.scroll_to(x=max(0, start - room // 2) if end > room else 0, animate=False)
+            self.put_scroll(x=max(0, start - room // 2) if end > room else 0)
 
     def _tell(self) -> None:
         text = self.search_text
