@@ -1,0 +1,63 @@
+"""The diff pane: what the worktree's snapshot changed, since the baseline or in the last step."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from core.state_parts import Snapshot
+from tui.view import View
+from tui.widgets.diff_view import DiffView
+from tui.wording import count, one_line
+
+
+class DiffPane(Vertical):
+    """One diff; ``b`` changes what it is measured against."""
+
+    def __init__(self) -> None:
+        super().__init__(id="diff")
+        self._drawn: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """The view that is drawn into."""
+        yield DiffView(empty="No snapshot of the worktree yet.", id="diff-view")
+
+    def draw(self, view: View) -> None:
+        """Show the diff of the snapshot that was the last one at the moment of ``view``."""
+        snapshot = view.state.snapshots[-1] if view.state.snapshots else None
+        step = view.choice.step_diff
+        stamp = (snapshot.tree, snapshot.seq, step) if snapshot else (step,)
+        if stamp == self._drawn:
+            return
+        self._drawn = stamp
+        diff = self.query_one(DiffView)
+        basis = "last step" if step else "since baseline"
+        if snapshot is None:
+            diff.set_diff("")
+            self.border_title = f"diff · {basis}"
+            self.border_subtitle = None
+            return
+        diff.empty = (
+            "The last step changed no file." if step else "Nothing differs from the baseline."
+        )
+        diff.set_diff(snapshot.body.step_patch if step else snapshot.body.patch)
+        churn = diff.summary if step else churn_text(snapshot)
+        self.border_title = Text(f"diff · {basis} · {churn}")
+        note = snapshot.body.patch_note
+        foot = f"{one_line(note, 60)} · " if note else ""
+        self.border_subtitle = Text(f"{foot}tree {snapshot.tree[:7]}")
+
+
+def churn_text(snapshot: Snapshot) -> str:
+    """``3 files +93 −1`` of the whole worktree against its baseline, from git's own count.
+
+    The patch itself may be cut at its size limit; the counts are not.
+    """
+    added = sum(_number(f.get("added")) for f in snapshot.body.files)
+    removed = sum(_number(f.get("removed")) for f in snapshot.body.files)
+    return f"{count(len(snapshot.body.files), 'file')} +{added:,} −{removed:,}"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0  # null: a binary file
