@@ -14,11 +14,12 @@ from typing import Any
 
 from core.errors import SessionError
 from core.events import BODIES
+from core.money import agent_cost
 from core.process import recorder_alive
 from core.state import SessionState, fold
 from core.state_parts import level_name
+from core.text import clean
 from sessions.derive import iso
-from sessions.export import inert
 from sessions.home import DB_NAME, home, session_dir, session_ids
 from sessions.log import EventLog
 
@@ -33,7 +34,8 @@ LIGHT_KINDS = frozenset(kind for kind in BODIES if not kind.startswith(_HEAVY))
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of the list. ``usd`` is null where nothing is known, never zero for unknown.
+    """One line of the list. ``usd`` is null where not every price is known, never zero for
+    unknown; ``cost`` is the same in words.
 
     ``state`` is the agent's phase, or ``cut off`` where its recorder died without a word, or
     ``unreadable`` with a ``problem``. ``recording`` says whether a recorder is alive now.
@@ -51,7 +53,8 @@ class Listed:
     interventions: int = 0
     open_findings: int = 0
     usd: float | None = None
-    unpriced_requests: int = 0
+    usd_at_least: float = 0.0
+    cost: str = ""
     events: int = 0
     started_ts_us: int | None = None
     last_ts_us: int | None = None
@@ -75,7 +78,7 @@ def entry(session_id: str, path: Path) -> Listed:
     except SessionError as err:
         return Listed(session_id, str(path), problem=str(err))
     alive = recorder_alive(path.parent)
-    prices = [u.usd for u in state.usage if u.usd is not None]
+    cost = agent_cost(state)
     opened = state.opened
     return Listed(
         session_id=session_id,
@@ -89,8 +92,9 @@ def entry(session_id: str, path: Path) -> Listed:
         attempts=len(state.attempts),
         interventions=sum(not i.voided for i in state.interventions.values()),
         open_findings=sum(f.open for f in state.findings.values()),
-        usd=sum(prices) if prices or not state.usage else None,
-        unpriced_requests=len(state.usage) - len(prices),
+        usd=cost.usd,
+        usd_at_least=cost.at_least,
+        cost=cost.text,
         events=last.seq,
         started_ts_us=state.first_ts_us or None,
         last_ts_us=last.ts_us,
@@ -135,15 +139,11 @@ def describe(entries: list[Listed], now_s: float | None = None) -> str:
     ]
     if len(table) == 1:
         lines = []
-    lines += [f"{e.session_id}  {inert(e.problem)}" for e in entries if e.problem]
+    lines += [f"{e.session_id}  {clean(e.problem)}" for e in entries if e.problem]
     return "\n".join(lines)
 
 
 def _line(e: Listed, now: float) -> tuple[str, ...]:
-    if e.usd is None:
-        cost = "unknown"
-    else:
-        cost = f"{e.usd:.2f}" + ("+" if e.unpriced_requests else "")
     return (
         e.session_id,
         e.state + (" (recording)" if e.recording and e.state != "working" else ""),
@@ -151,9 +151,9 @@ def _line(e: Listed, now: float) -> tuple[str, ...]:
         level_name(e.claimed_level),
         str(e.attempts),
         str(e.interventions),
-        cost,
+        e.cost,
         age(now - (e.last_ts_us or 0) / 1e6),
-        inert(e.title.replace("\n", " ").replace("\t", " "))[:40],
+        clean(e.title.replace("\n", " "))[:40],
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from core.attempts import checks_of, findings_of, outcome
+from core.effort import TAIL_S, effort
 from core.events import (
     AgentUsed,
     Event,
@@ -21,6 +23,8 @@ from core.events import (
     OperatorPaused,
     OperatorResumed,
 )
+from core.levels import FAIL
+from core.money import agent_cost
 from core.state import SessionState
 from core.state_parts import Intervention, Run
 from sessions.chain import GENESIS
@@ -109,6 +113,9 @@ def derive(events: Iterable[Event]) -> Derived:
         "usage": raw.usage,
         "snapshot": _snapshots(state),
         "operator_signal": raw.signals,
+        "operator_time": [
+            (gap, TAIL_S, seconds / 60) for gap, seconds in effort(state).active_s.items()
+        ],
         "moment": [
             (n, m.seq, iso(m.ts_us), m.kind, m.label, m.ref) for n, m in enumerate(state.moments, 1)
         ],
@@ -133,8 +140,7 @@ def _storable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _session(s: SessionState) -> Rows:
-    prices = [u.usd for u in s.usage if u.usd is not None]
-    opened, agent = s.opened, s.agent
+    opened, agent, cost, time = s.opened, s.agent, agent_cost(s), effort(s)
     return [
         (
             opened.session_id if opened else None,
@@ -148,8 +154,16 @@ def _session(s: SessionState) -> Rows:
             agent.model if agent else None,
             s.claimed_level,
             s.measured_level,
-            sum(prices) if prices or not s.usage else None,
-            len(s.usage) - len(prices),
+            cost.usd,
+            cost.at_least,
+            sum(u.usd is None for u in s.usage),
+            time.span_s,
+            time.agent_s,
+            time.blocked_s,
+            time.cells.working_active,
+            time.cells.working_away,
+            time.cells.idle_active,
+            time.cells.idle_away,
         )
     ]
 
@@ -182,47 +196,31 @@ def _run(r: Run) -> tuple[Any, ...]:
 
 
 def _attempts(s: SessionState) -> Rows:
-    failed: dict[str, int] = {}
-    for results in s.checks.values():
-        for result in results:
-            if result.body.state == "fail" and result.body.level <= 3:
-                for run_id in set(result.body.runs):
-                    failed[run_id] = failed.get(run_id, 0) + 1
-    findings: dict[str, list[bool]] = {}
-    for f in s.findings.values():
-        findings.setdefault(f.run_id, []).append(f.opened.silent)
     rows: Rows = []
     since = 0
     for number, r in enumerate(s.attempts, 1):
-        seen = findings.get(r.run_id, [])
-        wrong = bool(failed.get(r.run_id)) or any(seen)
-        acts = sum(since < i.seq <= r.seq and not i.voided for i in s.interventions.values())
-        since = r.seq
+        findings = findings_of(s, r)
+        acts = sum(
+            since < i.recorded.at_ts_us <= r.ts_us and not i.voided
+            for i in s.interventions.values()
+        )
+        since = r.ts_us
+        result = outcome(s, r)
         rows.append(
             (
                 r.run_id,
                 number,
                 r.seq,
                 r.tree,
-                outcome(r, wrong),
-                len(seen),
-                sum(seen),
-                failed.get(r.run_id, 0),
+                result.kind,
+                result.text,
+                len(findings),
+                sum(f.opened.silent for f in findings),
+                sum(c.body.state == FAIL for c in checks_of(s, r)),
                 acts,
             )
         )
     return rows
-
-
-def outcome(run: Run, wrong: bool) -> str:
-    """How an attempt came out; ``wrong``: a silent finding or a failed check rests on it."""
-    if run.ended is None:
-        return "running"
-    if run.ended.reason in ("stopped", "cut off"):
-        return run.ended.reason
-    if not run.ok_exit:
-        return "failed loudly"
-    return "failed silently" if wrong else "ok"
 
 
 def _checks(s: SessionState) -> Rows:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from core.errors import SessionError
+from core.text import clean_block
 from sessions.derive import Derived, derive
 from sessions.log import EventLog
 from sessions.tables import BY_NAME
@@ -56,8 +57,7 @@ EXPORTS: dict[str, Export] = {
         "attempt",
         ("at", "command", "target", "chips", "duration_s", "reason", "exit_code", "signal",
          "max_rss_mb", "steps"),
-        ("number", "at", "outcome", "reason", "exit_code", "duration_s", "findings",
-         "failed_checks", "tree"),
+        ("number", "at", "outcome", "exit_code", "duration_s", "outcome_text", "tree"),
         "The runs of the migrated code and how they came out, with the columns of `run`.",
     ),
     "checks": Export(
@@ -200,19 +200,8 @@ def _rows(derived: Derived, chosen: Export) -> list[dict[str, Any]]:
 
 # --- cells -----------------------------------------------------------------------------------
 
-# Control characters but tab and line feed, and those that reorder text (Trojan Source).
-_CONTROLS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
-)
 # OWASP's list of what starts a formula, with the full-width forms that some spreadsheets take.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-
-def inert(text: str) -> str:
-    """Text with its control characters written out (``\\x1b``), so that it can't act."""
-    return _CONTROLS.sub(
-        lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text
-    )
 
 
 def cell(value: Any) -> str | int | float:
@@ -225,7 +214,7 @@ def cell(value: Any) -> str | int | float:
         return value
     if not isinstance(value, str):
         value = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    text = inert(value)
+    text = clean_block(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -252,5 +241,5 @@ def _cell_md(value: Any) -> str:
         return ""
     if not isinstance(value, str):
         return str(value)
-    text = _MARKUP.sub(lambda m: "\\" + m[0], inert(value))
-    return text.replace("\t", " ").replace("\n", "<br>")
+    text = _MARKUP.sub(lambda m: "\\" + m[0], clean_block(value))
+    return text.replace("\n", "<br>")

@@ -88,8 +88,16 @@ agent | TEXT | the agent's driver
 model | TEXT | the agent's model
 claimed_level | INTEGER | the level the agent last claimed; null: it claimed none
 measured_level | INTEGER | the level last measured; -1: none
-usd | REAL | agent dollars as far as prices are known; null: none is known
+usd | REAL | agent dollars; null: not every price is known
+usd_at_least | REAL | agent dollars of the requests whose price is known
 unpriced_requests | INTEGER | requests of the agent whose price is not known
+span_s | REAL | seconds from the first event to the last
+agent_s | REAL | seconds the agent worked
+blocked_s | REAL | seconds the agent waited on the operator
+working_active_s | REAL | seconds: agent at work, operator active (at a gap of 180 s)
+working_away_s | REAL | seconds: agent at work, operator not active
+idle_active_s | REAL | seconds: agent not at work, operator active
+idle_away_s | REAL | seconds: agent not at work, operator not active
 """,
     ),
     _table(
@@ -127,10 +135,11 @@ run_id | {_RUN} | the run
 number | INTEGER | counts attempts from 1
 seq | INTEGER NOT NULL | the event run.started
 tree | TEXT | git tree it ran on
-outcome | TEXT | ok, failed loudly (it raised an error), failed silently (it did not), stopped, cut off, running
-findings | INTEGER | findings opened on this run
+outcome | TEXT | passed, loud or silent (failed with or without an error), unverified, stopped, cut off, running
+outcome_text | TEXT | the same in words
+findings | INTEGER | findings on this run that the operator has not closed
 silent_findings | INTEGER | those of them that no error gave away
-failed_checks | INTEGER | checks of L0 to L3 that failed with this run as evidence
+failed_checks | INTEGER | checks of L0 to L3 on this run that failed when last evaluated
 interventions | INTEGER | interventions since the attempt before, not voided
 """,
     ),
@@ -305,6 +314,15 @@ mono_us | INTEGER | monotonic clock, microseconds; compare within one boot_id
 boot_id | TEXT | boot of the machine
 console_id | TEXT | the console
 what | TEXT | attached, detached, paused, resumed or beat
+""",
+    ),
+    _table(
+        "operator_time",
+        "the operator's active minutes, by the longest gap between two acts that still counts",
+        """
+gap_s | INTEGER PRIMARY KEY | seconds between two acts up to which the time between counts
+tail_s | INTEGER | seconds counted after the last act
+active_minutes | REAL | minutes
 """,
     ),
     _table(

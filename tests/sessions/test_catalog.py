@@ -40,7 +40,7 @@ def test_an_entry_says_what_the_fold_says(tell: Callable) -> None:
     assert found.claimed_level == whole.claimed_level == 3
     assert found.attempts == len(whole.attempts) == 3
     assert (found.interventions, found.open_findings) == (1, 1)
-    assert (found.usd, found.unpriced_requests) == (0.25, 1)
+    assert (found.usd, found.usd_at_least, found.cost) == (None, 0.25, "at least $0.25")
     assert found.events == last
     assert found.last_ts_us == whole.last_ts_us
     assert found.problem == ""
@@ -118,8 +118,8 @@ def test_an_unknown_price_is_unknown_and_no_use_costs_nothing(tell: Callable) ->
     put("free-1130-0000", NewEvent(ev.MarkerPlaced("x"), "recorder", ts_us=2))
     put("dark-1130-0000", NewEvent(ev.AgentUsed("mystery"), "agent", ts_us=1))
     free, dark = listing()
-    assert (free.usd, free.unpriced_requests) == (0, 0)
-    assert (dark.usd, dark.unpriced_requests) == (None, 1)
+    assert free.usd == 0
+    assert (dark.usd, dark.usd_at_least) == (None, 0)
     assert "unknown" in describe([dark])
 
 

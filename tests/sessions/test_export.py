@@ -94,9 +94,9 @@ def test_numbers_stay_numbers_and_formulas_become_text(db: Path) -> None:
 def test_attempts_have_the_columns_of_their_runs(db: Path) -> None:
     rows = table(db, "attempts")
     assert [(r["outcome"], r["exit_code"], r["steps"]) for r in rows] == [
-        ("failed loudly", "1", "0"),
-        ("failed silently", "0", "2"),
-        ("ok", "0", "0"),
+        ("loud", "1", "0"),
+        ("silent", "0", "2"),
+        ("passed", "0", "0"),
     ]
     assert rows[1]["max_rss_mb"] == "812.5"
 
@@ -134,7 +134,7 @@ def test_hostile_words_in_every_field_stay_inert(tmp_path: Path, fmt: str, tell:
     assert "\u202e" not in text
     if fmt == "csv":
         last = list(csv.reader(io.StringIO(text, newline="")))[-1]
-        assert sum(value.startswith("'=1+1\\x1b") for value in last) >= 6
+        assert sum(value.startswith("'=1+1") for value in last) >= 6
         assert not any(value.startswith("=") for value in last)
     if fmt == "markdown":
         line = text.splitlines()[-1]
