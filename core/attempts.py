@@ -32,15 +32,18 @@ def outcome(state: SessionState, run: Run) -> Outcome:
 
     A silent failure is one that raised no error (DESIGN 7): exit 0, but a detector opened a
     finding on it, or a check of L0-L3 that was measured on it, or on the parity run of its
-    tree, failed. A finding that a later run resolved still speaks for this run; one that the
+    tree, failed. A run that was stopped while it showed such a finding counts too: it was not
+    given the time to fail by itself. A finding that a later run resolved still speaks for this run; one that the
     operator closed does not. L4 says whether the run is worth its time, not whether it failed.
     """
     end = run.ended
     if end is None:
         return Outcome("running", "running")
+    findings = findings_of(state, run)
+    if end.reason == "stopped" and findings:
+        return Outcome("silent", f"stopped: {_words(findings[0])}")
     if end.reason in ("stopped", "cut off"):
         return Outcome(end.reason, end.text or end.reason)
-    findings = findings_of(state, run)
     if not run.ok_exit:
         how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
         loud = [f for f in findings if not f.opened.silent] or findings

@@ -78,6 +78,8 @@ class SessionState:
     budgets: list[ev.BudgetReached] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
+    #: Wall clock, monotonic clock and boot of the last event that a live recorder made.
+    last_sign: tuple[int, int, str] | None = None
 
     # --- what views and rules ask for ---------------------------------------------------
 
@@ -144,6 +146,8 @@ class SessionState:
         if not self.first_ts_us:
             self.first_ts_us = event.ts_us
         self.last_ts_us = max(self.last_ts_us, event.ts_us)
+        if not event.source.startswith("console") and not self._closes(event.body):
+            self.last_sign = (event.ts_us, event.mono_us, event.boot_id)
         handler = HANDLERS.get(type(event.body))
         if handler is None:
             self.unknown[event.kind] = self.unknown.get(event.kind, 0) + 1
@@ -155,11 +159,24 @@ class SessionState:
         phase = self._phase()
         if phase == self.phase:
             return
+        start = (event.ts_us, event.mono_us, event.boot_id)
+        if phase == "cut off" and self.phases and self.last_sign is not None:
+            # The agent ended with its recorder, not when the next one noticed.
+            last = self.phases[-1]
+            begun = (last.start_ts_us, last.start_mono_us, last.boot_id)
+            start = self.last_sign if self.last_sign[0] >= begun[0] else begun
         if self.phases:
-            self.phases[-1].end_ts_us = event.ts_us
-            self.phases[-1].end_mono_us = event.mono_us
-        self.phases.append(PhaseSpan(phase, event.ts_us, event.mono_us, event.boot_id))
+            self.phases[-1].end_ts_us, self.phases[-1].end_mono_us = start[:2]
+        self.phases.append(PhaseSpan(phase, *start))
         self.phase = phase
+
+    def _closes(self, body: ev.Body) -> bool:
+        """Whether an event is a new recorder's word on what a dead one left open."""
+        return (
+            isinstance(body, ev.RecorderRecovered)
+            or (isinstance(body, ev.RecorderStarted) and self.recorder_up)
+            or (isinstance(body, ev.RunEnded) and body.reason == "cut off")
+        )
 
     def _phase(self) -> str:
         if isinstance(self.agent_end, ev.AgentFailed):

@@ -54,6 +54,14 @@ def test_exit_0_with_a_finding_is_silent_even_after_a_later_run_resolved_it() ->
     assert silent.failed
 
 
+def test_a_run_that_was_stopped_for_its_finding_is_a_silent_failure() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start()
+    scene.add(ev.FindingOpened(f"{run_id}.recompile", "recompile", "C4", "recompiles"), run_id)
+    scene.end(run_id, None, reason="stopped")
+    assert of(scene, run_id) == Outcome("silent", "stopped: C4 recompiles")
+
+
 def test_a_finding_the_operator_closed_does_not_count() -> None:
     scene = healthy()
     scene.add(ev.FindingOpened("r3.x", "x", "C4", "x", silent=True), "r3")

@@ -125,6 +125,19 @@ def test_time_ends_with_the_session() -> None:
     assert effort(scene.state) == until(scene, 500)
 
 
+def test_the_time_between_a_recorders_death_and_its_recovery_is_not_the_agents() -> None:
+    scene = at(Scene(), 100, ev.AgentStarted("scripted"))
+    at(scene, 160, ev.AgentSaid("on it"))
+    run_id = scene.start()
+    scene.now_us = 500_000_000
+    scene.end(run_id, None, 0, reason="cut off")
+    at(scene, 501, ev.RecorderRecovered([run_id], text="cut off"))
+    at(scene, 600, ev.AgentStarted("scripted"))
+    result = until(scene, 650)
+    assert result.agent_s == 60 + 50
+    assert [p.phase for p in scene.state.phases] == ["working", "cut off", "working"]
+
+
 def test_an_empty_session_has_no_time() -> None:
     result = effort(Scene().state)
     assert (result.span_s, result.active, result.cells.sum) == (0, 0, 0)
