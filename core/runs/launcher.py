@@ -267,11 +267,12 @@ class RunHandle:
         try:
             while line := await status.readline():
                 await self._status(line)
-            await self._supervisor.wait()
             if self._exit is None and not self._failed:
                 # The supervisor was killed: what it would have ended, we end.
                 self._swept = len(await asyncio.to_thread(leftovers.kill_run, self.spec.run_id))
             await self._drain(readers)
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):  # it waits for the pipes
+                await asyncio.wait_for(self._supervisor.wait(), PIPE_WAIT_S)
         finally:
             for task in (*others, *readers):
                 task.cancel()

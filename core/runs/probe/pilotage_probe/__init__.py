@@ -8,7 +8,7 @@ Two modes, by ``PILOTAGE_PROBE_MODE``:
 
 ``light``
     Never causes a compile. Reads values on an XLA device only after the program itself has
-    synchronised, and parameters only at the sparse steps of ``steps.is_sparse``.
+    synchronised, and parameters only at the sparse steps of ``cycle.is_sparse``.
 ``parity``
     Reads everything at each step, turns dropout off, and ends the process with exit code 0 when
     ``PILOTAGE_PROBE_STEPS`` optimizer steps are done. On an XLA device it synchronises by itself.

@@ -8,86 +8,36 @@ because values on a lazy device can be read only once the program has synchronis
 import time
 
 from . import backends, guard, model, process
+from .cycle import is_sparse, note, open_cycle
 from .threads import current, everyone
 from .threads import reset_after_fork as _reset_threads
 
-MAX_EVENTS = 64
 LOSS_EVERY = 10  # on a lazy device a read costs up to 20 % of a 5 ms step
 SLOW_STEP_S = 0.05  # above this a read each step is lost in the noise
-SPARSE = (1, 2, 5)  # times powers of ten
-
-
-def is_sparse(step):
-    """Steps 1, 2, 5, 10, 20, 50, ...: where light mode reads parameters."""
-    while step and step % 10 == 0:
-        step //= 10
-    return step in SPARSE
-
-
-class Cycle:
-    """What happened from the first backward to the one after the optimizer step."""
-
-    __slots__ = (
-        "lead", "events", "losses", "scaled", "clips", "grads", "grads_after", "grad_norms",
-        "before", "groups", "param_norm", "update_norm", "update_norms", "changed",
-        "norm_elements", "n", "optimizer", "samples", "synced", "end", "rss_mb",
-    )  # fmt: skip
-
-    def __init__(self):
-        for name in self.__slots__:
-            setattr(self, name, None)
-        self.lead, self.events, self.losses, self.clips = [], [], [], []
-        self.synced = False
 
 
 def _parity():
     return process.mode == "parity"
 
 
-# --- signature -------------------------------------------------------------------------------
-
-
-def _note(thread, token):
-    cycle = thread.pending or _open(thread)
-    if "B" not in cycle.events and "S" not in cycle.events:
-        cycle.lead.append(token)
-    elif len(cycle.events) < MAX_EVENTS:
-        cycle.events.append(token)
-
-
-def _open(thread):
-    if thread.open is None:
-        thread.open = Cycle()
-    return thread.open
-
-
-def _signature(cycle):
-    """The events in order, from the first backward on.
-
-    What came before the very first backward (zero_grad at the top of the loop) is put behind the
-    step, where the same call of the next round stands, so that all rounds read alike.
-    """
-    events = list(cycle.events)
-    after = events[events.index("S") :] if "S" in events else []
-    events += [token for token in cycle.lead if token != "M" and token not in after]
-    return " ".join(events)
+# --- small events ----------------------------------------------------------------------------
 
 
 def on_zero_grad(args, kwargs):
     """``optimizer.zero_grad()`` or ``module.zero_grad()``."""
-    _note(current(), "Z")
+    note(current(), "Z")
 
 
 def on_schedule(args, kwargs):
     """``scheduler.step()``."""
-    _note(current(), "L")
+    note(current(), "L")
 
 
 def on_reduce(args, kwargs, result):
     """A reduction between backward and step: of gradients. Others (of metrics) are not noted."""
     thread = current()
     if thread.pending is None and thread.open is not None and "B" in thread.open.events:
-        _note(thread, "R")
+        note(thread, "R")
         if _parity():
             thread.open.grads = _gradient_norm(thread)
 
@@ -97,7 +47,7 @@ def after_sync(args, kwargs, result):
     thread = current()
     if thread.frozen:
         return
-    _note(thread, "M")
+    note(thread, "M")
     cycle = thread.pending
     if cycle is not None and not cycle.synced:
         cycle.synced = True
@@ -193,9 +143,8 @@ def on_backward(args, kwargs):
     """The start of a backward pass: the step before it is complete."""
     thread = current()
     close(thread)
-    cycle = _open(thread)
-    if len(cycle.events) < MAX_EVENTS:
-        cycle.events.append("B")
+    cycle = open_cycle(thread)
+    cycle.note("B")
     loss = args[0] if args else kwargs.get("tensors")
     if isinstance(loss, (list, tuple)):
         loss = loss[0] if len(loss) == 1 else None
@@ -242,11 +191,11 @@ def after_clip(args, kwargs, result):
         kind = float(args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0))
         if result.device.type != "xla":
             result = _early(result)
-    cycle = thread.pending or _open(thread)
+    cycle = thread.pending or open_cycle(thread)
     cycle.clips.append({"fn": name, "max_norm": limit, "norm_type": kind, "total_norm": result})
     of = "" if kind in (None, 2.0) else ",%g" % kind
     size = "%.6g" % limit if isinstance(limit, (int, float)) else "?"
-    _note(thread, "%s(%s%s)" % (token, size, of))
+    note(thread, "%s(%s%s)" % (token, size, of))
 
 
 # --- optimizer -------------------------------------------------------------------------------
@@ -262,7 +211,7 @@ def before_step(optimizer):
         return
     if thread.pending is not None:  # two optimizers after one backward
         close(thread)
-    cycle = _open(thread)
+    cycle = open_cycle(thread)
     roots = thread.trained()
     if optimizer not in thread.optimizers:
         thread.optimizers.add(optimizer)
@@ -297,11 +246,8 @@ def after_step(optimizer):
         del thread.stack[thread.stack.index(id(optimizer)) :]
     if thread.stack:
         return
-    cycle = _open(thread)
-    if len(cycle.events) < MAX_EVENTS:
-        cycle.events.append("S")
-    else:
-        cycle.events[-1] = "S"
+    cycle = open_cycle(thread)
+    cycle.note("S")
     thread.steps += 1
     cycle.n = thread.steps
     thread.pending, thread.open, thread.scaled = cycle, None, None
@@ -442,7 +388,7 @@ def close(thread):
         grad_norm_after=cycle.grads_after,
         grad_norms=cycle.grad_norms,
         clips=cycle.clips[:20],
-        signature=_signature(cycle),
+        signature=cycle.signature(),
         groups=cycle.groups,
         param_norm=cycle.param_norm,
         update_norm=cycle.update_norm,
