@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,17 @@ def record(directory: Path) -> None:
 
     with EventLog.open(directory / DB_NAME) as log:
         asyncio.run(Recorder(log, directory).run())
+        _bring_up_tables(log)
+
+
+def _bring_up_tables(log: EventLog) -> None:
+    """Leave the derived tables at the last event, for whoever opens the file with other tools."""
+    from sessions.derived import refresh
+
+    try:
+        refresh(log)
+    except SessionError as err:  # they can be made again any time; the session itself went well
+        print(err, file=sys.stderr)
 
 
 def play_headless(path: Path, say: Callable[[str], None]) -> None:
@@ -112,3 +124,4 @@ def play_headless(path: Path, say: Callable[[str], None]) -> None:
 
     with EventLog.open(path) as log:
         asyncio.run(both(log))
+        _bring_up_tables(log)
