@@ -147,7 +147,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("intervene", ("i",), "intervene",
            "Record an intervention: time, tree, run and level are those of this key press; the "
            "words come after.", "record", needs=_now, first=True),
-    Action("void", ("u",), "void/restore intervention",
+    Action("void", ("u",), "void/restore",
            "Take the last intervention out of the count, or back in. Both stay on record.",
            "record", needs=_now, first=True),
     Action("mark", ("k",), "mark",

@@ -50,13 +50,6 @@ def ago(ts_us: int, now_us: int) -> str:
     return "just now"
 
 
-def dollars(usd: float | None) -> str:
-    """US dollars; ``$?`` where the amount is not known (an unknown price is never zero)."""
-    if usd is None:
-        return "$?"
-    return f"${usd:,.2f}" if usd >= 0.01 or usd == 0 else f"${usd:.4f}"
-
-
 def minutes(seconds: float) -> str:
     """A stretch of work: ``40 s``, ``12 min`` or ``3.2 h``."""
     if seconds < 90:

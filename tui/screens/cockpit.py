@@ -240,7 +240,7 @@ class CockpitScreen(Operating):
 
     def pane_help(self) -> str:
         """The help of the widget in focus, if it has any."""
-        return str(getattr(self.focused, "HELP", "")) if self.focused is not None else ""
+        return str(getattr(self.focused, "HELP", None) or "")
 
     # --- messages of the panes ---------------------------------------------------------------
 

@@ -12,14 +12,14 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import DataTable, Static
+from textual.widgets import Static
 
 from core.errors import PilotageError
 from core.state_parts import level_name
-from tui.panes.rows import Row
+from tui.panes.rows import Row, RowList
 from tui.screens.dialogs import Choose, Prompt
 from tui.theme import Palette, palette
-from tui.wording import ago, dollars, one_line
+from tui.wording import ago, count, one_line
 
 if TYPE_CHECKING:
     from sessions.catalog import Listed
@@ -27,19 +27,23 @@ if TYPE_CHECKING:
 LOOK_S = 3.0
 """Seconds between two looks at the sessions."""
 
+ROOMY = 100
+"""Cells from which attempts and interventions have columns of their own."""
+
 EMPTY = """There are no sessions yet.
 
-  pilotage demo       plays a whole migration on this machine: an agent, real runs,
-                      measured levels; needs no key and no TPU
-  pilotage run        starts a session on your own project
-  pilotage doctor     says what is here and what is missing
+  pilotage demo      plays a whole migration on this machine: an agent,
+                     real runs, measured levels. No key, no TPU needed.
+  pilotage run       starts a session on your own project.
+  pilotage doctor    says what is here and what is missing.
 
-Sessions are kept in {home}
+Sessions are kept in
+{home}
 """
 
 STATES = {
     "working": ("▶", "working", "info"),
-    "waiting": ("?", "WAITING ON YOU", "warn"),
+    "waiting": ("?", "WAITS FOR YOU", "warn"),
     "paused": ("‖", "paused", "warn"),
     "finished": ("■", "finished", "ok"),
     "failed": ("✗", "FAILED", "bad"),
@@ -49,9 +53,6 @@ STATES = {
     "unreadable": ("✗", "unreadable", "bad"),
 }
 
-COLUMNS = ("state", "session", "title", "measured", "claimed", "attempts", "interv.", "agent $",
-           "last activity")  # fmt: skip
-
 
 class HomeScreen(Screen[None]):
     """All sessions, the latest activity first."""
@@ -59,7 +60,7 @@ class HomeScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "replay", "replay", show=False),
         Binding("x", "export", "export", show=False),
-        Binding("question_mark", "help", "help", show=False),
+        Binding("T", "app.toggle_theme", "dark/light", show=False),
         Binding("q", "app.leave", "quit", show=False),
     ]
 
@@ -69,25 +70,18 @@ class HomeScreen(Screen[None]):
         self._stamp: object = None
 
     def compose(self) -> ComposeResult:
-        """Title, table, what to do where it is empty, keys."""
+        """Title, list, what to do where it is empty, keys."""
         yield Static(id="home-head", markup=False)
-        yield DataTable(id="sessions", cursor_type="row", zebra_stripes=False)
+        yield Static(id="home-columns", markup=False)
+        yield RowList(id="sessions")
         yield Static(id="home-empty", markup=False)
-        yield Static(id="home-note", markup=False)
         yield Static(id="home-keys", markup=False)
 
     def on_mount(self) -> None:
         """Look now, and again every few seconds."""
         colours = palette(self.app)
-        self.query_one("#home-head", Static).update(
-            Text(" pilotage ", colours.badge("work")) + Text("  reading the sessions …")
-        )
-        keys = Text(" ")
-        for key, words in (("enter", "open"), ("p", "replay"), ("x", "export"), ("^p", "palette"),
-                           ("q", "quit")):  # fmt: skip
-            keys.append(key, colours.key).append(f" {words}   ")
-        self.query_one("#home-keys", Static).update(keys)
-        self.query_one(DataTable).add_columns(*COLUMNS)
+        head = Text().append(" pilotage ", colours.badge("work"))
+        self.query_one("#home-head", Static).update(head.append("  reading the sessions …"))
         self.query_one("#home-empty").display = False
         self.look()
         self.set_interval(LOOK_S, self.look)
@@ -96,6 +90,11 @@ class HomeScreen(Screen[None]):
         """Back from a session: its line may have changed."""
         if self._listed is not None:
             self.look()
+
+    def on_resize(self) -> None:
+        """Other columns fit."""
+        if self._listed is not None:
+            self._draw(self._listed)
 
     @work(exclusive=True, group="look")
     async def look(self) -> None:
@@ -115,44 +114,34 @@ class HomeScreen(Screen[None]):
 
         colours = palette(self.app)
         now_us = time.time_ns() // 1000
-        stamp = (listed, [ago(e.last_ts_us or 0, now_us) for e in listed], self.app.theme)
+        width = self.size.width
+        stamp = (listed, [ago(e.last_ts_us or 0, now_us) for e in listed], width, self.app.theme)
         if stamp == self._stamp:
             return
         self._stamp = stamp
-        live = sum(e.recording for e in listed)
-        waiting = sum(e.state == "waiting" for e in listed)
-        head = Text(" pilotage ", colours.badge("work"))
-        head.append(f"  {len(listed)} session{'s' * (len(listed) != 1)}", colours.strong)
-        head.append(f"   {live} recording" if live else "", colours.info)
-        head.append(f"   {waiting} waiting on you" if waiting else "", colours.warn)
-        self.query_one("#home-head", Static).update(head)
-        table = self.query_one(DataTable)
-        cursor = table.cursor_row
-        table.clear()
-        for entry in listed:
-            table.add_row(*cells(entry, now_us, colours), key=entry.path)
-        table.move_cursor(row=min(cursor, max(0, len(listed) - 1)), scroll=False)
-        table.display = bool(listed)
+        self.query_one("#home-head", Static).update(_head(listed, colours))
+        self.query_one("#home-keys", Static).update(_keys(bool(listed), colours))
+        columns = self.query_one("#home-columns", Static)
+        columns.display = bool(listed)
+        names = _columns(width > ROOMY)
+        line = "".join(f"{name:<{size}}" for name, size in names)
+        columns.update(Text("   " + line, colours.muted, no_wrap=True))
+        rows = self.query_one("#sessions", RowList)
+        shown = [session_row(e, now_us, width > ROOMY, colours) for e in listed]
+        rows.set_rows([row for each in shown for row in (each, Row(Text()))])
+        rows.display = bool(listed)
+        if listed and not any(e.path == rows.cursor for e in listed):
+            rows.cursor = listed[0].path
+        if listed and self.focused is None:
+            rows.focus()
         empty = self.query_one("#home-empty", Static)
         empty.display = not listed
         if not listed:
             empty.update(EMPTY.format(home=home()))
-        self._note()
-
-    def _note(self) -> None:
-        entry = self._current()
-        text = ""
-        if entry is not None:
-            text = one_line(entry.problem, 600) if entry.problem else one_line(entry.project, 200)
-        self.query_one("#home-note", Static).update(text)
-
-    def on_data_table_row_highlighted(self) -> None:
-        """What the cursor is on, below the table."""
-        self._note()
 
     def _current(self) -> Listed | None:
-        row = self.query_one(DataTable).cursor_row
-        return self._listed[row] if self._listed and 0 <= row < len(self._listed) else None
+        cursor = self.query_one("#sessions", RowList).cursor
+        return next((e for e in self._listed or () if e.path == cursor), None)
 
     # --- into a session ----------------------------------------------------------------------
 
@@ -165,8 +154,9 @@ class HomeScreen(Screen[None]):
             return
         self.app.open_session(Path(entry.path), replay=replay)  # type: ignore[attr-defined]
 
-    def on_data_table_row_selected(self) -> None:
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter: the cockpit."""
+        event.stop()
         self._open(replay=False)
 
     def action_replay(self) -> None:
@@ -181,40 +171,85 @@ class HomeScreen(Screen[None]):
         entry = self._current()
         if entry is None or entry.problem:
             return
-        rows = [Row(Text(name), name) for name in EXPORTS]
+        colours = palette(self.app)
+        rows = [
+            Row(Text(export.doc, colours.muted), name, Text(f"{name:<15}", colours.strong))
+            for name, export in EXPORTS.items()
+        ]
         what = await self.app.push_screen_wait(Choose("export what?", rows, "interventions"))
         if what is None:
             return
         proposed = f"{entry.session_id}-{what}.csv"
         name = await self.app.push_screen_wait(
-            Prompt("export to", "A name that ends in .csv or .jsonl.", value=proposed)
+            Prompt("export to", "A file name that ends in .csv, .jsonl or .md.", value=proposed)
         )
         if not name:
             return
-        fmt = "jsonl" if name.endswith(".jsonl") else "csv"
+        fmt = {".jsonl": "jsonl", ".md": "markdown"}.get(Path(name).suffix, "csv")
         target = Path(name).expanduser()
         try:
-            await asyncio.to_thread(export_file, Path(entry.path), what, fmt, target)
+            about = await asyncio.to_thread(export_file, Path(entry.path), what, fmt, target)
         except (PilotageError, OSError) as err:
             self.notify(str(err), severity="error", markup=False)
             return
-        self.notify(f"Written: {target.absolute()}", markup=False)
+        self.notify(f"{count(about.rows, 'row')} written to {target.absolute()}", markup=False)
 
 
-def cells(entry: Listed, now_us: int, colours: Palette) -> list[Text]:
-    """The row of one session. State is a sign and a word; the colour repeats it."""
-    sign, word, tone = STATES.get(entry.state, ("·", one_line(entry.state, 20), "muted"))
+def _head(listed: list[Listed], colours: Palette) -> Text:
+    live = sum(e.recording for e in listed)
+    waiting = sum(e.state == "waiting" for e in listed)
+    head = Text().append(" pilotage ", colours.badge("work"))
+    head.append(f"  {count(len(listed), 'session')}", colours.strong)
+    head.append(f"   {live} recording" if live else "", colours.info)
+    return head.append(f"   {waiting} waiting on you" if waiting else "", colours.warn)
+
+
+def _keys(some: bool, colours: Palette) -> Text:
+    keys = [("enter", "open"), ("p", "replay"), ("x", "export")] if some else []
+    text = Text(" ")
+    for key, words in [*keys, ("T", "dark/light"), ("^p", "palette"), ("q", "quit")]:
+        text.append(key, colours.key).append(f" {words}   ", colours.plain)
+    return text
+
+
+def _columns(roomy: bool) -> list[tuple[str, int]]:
+    """Names and widths of the columns; the last one takes what is left."""
+    columns = [("state", 15), ("session", 26), ("measured", 10), ("claimed", 9)]
+    if roomy:
+        columns += [("attempts", 10), ("interventions", 15), ("agent $", 12)]
+    return [*columns, ("last", 1)]
+
+
+def session_row(entry: Listed, now_us: int, roomy: bool, colours: Palette) -> Row:
+    """One session in two lines. State is a sign and a word; the colour repeats it."""
+    sign, word, tone = STATES.get(entry.state, ("·", one_line(entry.state, 14), "muted"))
     style = getattr(colours, tone)
-    cost = dollars(entry.usd) + ("+" if entry.unpriced_requests and entry.usd is not None else "")
-    last = ago(entry.last_ts_us, now_us) if entry.last_ts_us else "–"
-    return [
-        Text(f"{sign} {word}", style),
-        Text(one_line(entry.session_id, 40), colours.strong),
-        Text(one_line(entry.title, 36), colours.plain),
-        Text(level_name(entry.measured_level), colours.strong),
-        Text(level_name(entry.claimed_level), colours.plain),
-        Text(str(entry.attempts), colours.plain, justify="right"),
-        Text(str(entry.interventions), colours.plain, justify="right"),
-        Text(cost, colours.plain, justify="right"),
-        Text(last, colours.muted),
+    lead = Text().append(f"{sign} ", style)
+    values = [
+        (word, style),
+        (one_line(entry.session_id, 25), colours.strong),
+        (level_name(entry.measured_level), colours.strong),
+        (level_name(entry.claimed_level), colours.plain),
     ]
+    cost = one_line(entry.cost, 20) or "unknown"
+    if roomy:
+        values += [
+            (str(entry.attempts), colours.plain),
+            (str(entry.interventions), colours.plain),
+            ("none" if cost == "no agent cost" else cost, colours.plain),
+        ]
+    last = ago(entry.last_ts_us, now_us) if entry.last_ts_us else "–"
+    values.append((last, colours.muted))
+    text = Text()
+    if entry.problem:
+        text.append(f"{word:<15}", style)
+        text.append(one_line(entry.session_id, 40), colours.strong)
+        text.append(f"\n{one_line(entry.problem, 600)}", colours.muted)
+        return Row(text, entry.path, lead)
+    for (value, look), (_, size) in zip(values, _columns(roomy), strict=True):
+        text.append(f"{value:<{size}}", look)
+    more = [one_line(entry.title, 60), one_line(entry.project, 100)]
+    if not roomy:
+        more.insert(1, f"{count(entry.attempts, 'attempt')}, {cost}")
+    text.append("\n" + " · ".join(m for m in more if m), colours.muted)
+    return Row(text, entry.path, lead)
