@@ -15,7 +15,8 @@ import pytest
 from hypothesis import settings
 
 # A slow machine is no defect of the code under test: the suite shares two cores with what it starts.
-settings.register_profile("house", deadline=None)
+# Continuous integration draws the same examples for the same code; a search for new ones is for people.
+settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
 
 # How long a process that a test started may take to go after the test.
