@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import groupby
 
 from rich.cells import cell_len, get_character_cell_size
@@ -20,6 +21,8 @@ Span = tuple[int, int, Style]
 
 MAX_LINE = 20_000
 """Characters of one line that can be scrolled to; what is beyond is counted, not drawn."""
+
+_REST = " … {:,} more characters not shown"
 
 TAB_CELLS = 4
 
@@ -66,8 +69,7 @@ def printable(text: str, tab: int = TAB_CELLS) -> str:
     characters ends in a count of the rest.
     """
     if len(text) > MAX_LINE:
-        rest = len(text) - MAX_LINE
-        return printable(text[:MAX_LINE], tab) + f" … {rest:,} more characters not shown"
+        return printable(text[:MAX_LINE], tab) + _REST.format(len(text) - MAX_LINE)
     if text.isascii() and text.isprintable():
         return text
     if "\t" in text:
@@ -77,6 +79,20 @@ def printable(text: str, tab: int = TAB_CELLS) -> str:
     if "\u200d" in text:
         text = _JOINED.sub("", text)
     return _STACK.sub(r"\1", text.translate(_PICTURES))
+
+
+def measured(text: str) -> tuple[str, int]:
+    """`printable` text and its width in cells; costs next to nothing when a row is drawn again."""
+    if len(text) <= MAX_LINE and text.isascii() and text.isprintable():
+        return text, len(text)
+    rest = max(0, len(text) - MAX_LINE)
+    return _measured(text[:MAX_LINE], rest)
+
+
+@lru_cache(maxsize=256)
+def _measured(text: str, rest: int) -> tuple[str, int]:
+    shown = printable(text) + (_REST.format(rest) if rest else "")
+    return shown, cell_len(shown)
 
 
 def _expand(text: str, tab: int) -> str:

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from core.unified_diff import DiffFile, parse_diff
-from tui.widgets.cells import Span, fit, paint, printable
+from tui.widgets.cells import Span, fit, measured, paint, printable
 from tui.widgets.diff_rows import DiffRows, DiffTag, Row
 from tui.widgets.row_view import ink
 from tui.widgets.search_view import SearchView
@@ -22,6 +22,10 @@ from tui.widgets.syntax import KINDS
 _STATUS = {"modified": "M", "added": "A", "deleted": "D", "renamed": "R", "copied": "C"}
 _SIDES = {"+": "added", "-": "removed"}
 _ASCII = str.maketrans({"→": ">", "−": "-", "…": "~", "·": "-", "─": "-"})
+
+
+Place = tuple[str, str, int]
+"""Path, side (``old`` or ``new``) and line number."""
 
 
 class DiffView(SearchView):
@@ -151,31 +155,36 @@ say what a guard or a finding has to do with the place.
         self._data.set_tags(tags)
         self.refresh()
 
-    def _place(self) -> tuple[str, int] | None:
+    def _place(self) -> Place | None:
         if not self._data.rows:
             return None
         row = self._data.rows[self.cursor]
-        line = 0
+        path = self.files[row.file].path
         if row.kind in ("line", "newline"):
-            found = self._data.line(row)
-            line = found.new or found.old or 0
-        elif row.kind == "hunk":
-            line = self._data.hunk(row).new_start
-        return self.files[row.file].path, line
+            line = self._data.line(row)
+            if line.new is None:
+                return path, "old", line.old or 0
+            return path, "new", line.new
+        return path, "new", self._data.hunk(row).new_start if row.kind == "hunk" else 0
 
-    def _find(self, place: tuple[str, int]) -> int:
-        path, wanted = place
-        for number, file in enumerate(self.files):
-            if file.path == path:
-                at = self._data.file_rows[number]
-                best = at
-                while at < len(self._data.rows) and self._data.rows[at].file == number:
-                    row = self._data.rows[at]
-                    if wanted and row.kind == "line" and (self._data.line(row).new or 0) <= wanted:
-                        best = at
-                    at += 1
-                return best
-        return 0
+    def _find(self, place: Place) -> int:
+        """The row of a place, or the nearest one above it in its file; 0 if the file is gone."""
+        path, side, wanted = place
+        number = next((n for n, file in enumerate(self.files) if file.path == path), None)
+        if number is None:
+            return 0
+        rows = self._data.rows
+        at = best = self._data.file_rows[number]
+        while wanted and at < len(rows) and rows[at].file == number:
+            if rows[at].kind == "line":
+                line = self._data.line(rows[at])
+                here = line.new if side == "new" else line.old
+                if here is not None:
+                    if here > wanted:
+                        break
+                    best = at
+            at += 1
+        return best
 
     def show_line(self, path: str, line: int) -> bool:
         """Put the cursor on a line of a file (numbered as in the new text), or the nearest above it.
@@ -184,7 +193,7 @@ say what a guard or a finding has to do with the place.
         """
         if not any(file.path == path for file in self.files):
             return False
-        self.move_cursor(self._find((path, line)))
+        self.move_cursor(self._find((path, "new", line)))
         return True
 
     # Moving.
@@ -302,8 +311,8 @@ say what a guard or a finding has to do with the place.
         new = f"{'' if line.new is None else line.new:>{digits}}"
         head = f"{mark}{old} {new} "
         left = len(head) + 2
-        text = printable(line.text)
-        self.need_width(left + cell_len(text))
+        text, cells = measured(line.text)
+        self.need_width(left + cells)
         if left >= width:
             return [Segment(fit(head, width), base)]
         spans: list[Span] = [

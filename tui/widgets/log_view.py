@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from tui.widgets.cells import fit, paint, printable
+from tui.widgets.cells import fit, measured, paint
 from tui.widgets.row_view import ink
 from tui.widgets.search_view import SearchView
 
@@ -296,7 +295,7 @@ the new lines.
 
     def draw_row(self, index: int, x: int, width: int) -> list[Segment]:
         line = self._lines[index]
-        text = printable(line.text)
+        text, cells = measured(line.text)
         here = index == self.cursor and self.has_focus
         base = self.look("cursor" if here else "plain")
         style = base
@@ -315,7 +314,7 @@ the new lines.
         if self.numbers:
             number = f"{index + 1:>{len(str(self._count))}} "
         left = len(gutter) + 1 + len(number)
-        self.need_width(left + cell_len(text))
+        self.need_width(left + cells)
         spans = self.match_spans(text, index)
         bar: Style = base + ink(self.get_component_rich_style("log--stderr-bar"))
         head = [Segment(sign, bar), Segment(gutter, style)]

@@ -11,6 +11,10 @@ Bounds = tuple[float, float, float, float]
 """x from, x to, y from, y to."""
 
 
+HUGE = 1e300
+"""From here on a value counts as infinite: differences of such values overflow."""
+
+
 @dataclass(frozen=True)
 class Series:
     """A named line; ``xs`` ascend. Values that are no number, or infinite, leave a gap."""
@@ -27,12 +31,12 @@ class Series:
                 f"Series {self.name!r} has {len(self.xs)} x and {len(self.ys)} y values."
             )
         # Worked out once, since a plot is drawn more often than it changes.
-        runs = _runs([math.isfinite(y) for y in self.ys])
+        runs = _runs([-HUGE < y < HUGE for y in self.ys])
         object.__setattr__(self, "runs", runs)
         low = min((min(self.ys[a:b]) for a, b in runs), default=1.0)
         positive = runs
         if low <= 0:
-            positive = _runs([math.isfinite(y) and y > 0 for y in self.ys])
+            positive = _runs([0 < y < HUGE for y in self.ys])
         object.__setattr__(self, "positive", positive)
 
     def drawn(self, log: bool) -> tuple[tuple[int, int], ...]:
@@ -88,8 +92,8 @@ def bounds(series: Sequence[Series], log: bool) -> Bounds | None:
         return None
     if log:
         y_low, y_high = math.log10(y_low), math.log10(y_high)
-    if y_low == y_high:
-        pad = abs(y_low) * 0.1 or 1.0
+    if y_high - y_low < 1 / HUGE:
+        pad = max(abs(y_low) * 0.1, 1e-9) if y_low else 1.0
         y_low, y_high = y_low - pad, y_high + pad
     return x_low, x_high, y_low, y_high
 
@@ -155,7 +159,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
         return []
     raw = (high - low) / count
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next((m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.999), 10 * power)
+    step = next((m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.75), 10 * power)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [n * step for n in range(first, last + 1)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from tui.widgets.cells import MAX_LINE, fit, paint, printable, window
+from tui.widgets.cells import MAX_LINE, fit, measured, paint, printable, window
 
 BASE = Style()
 _TEXTS = st.text(
@@ -89,6 +89,17 @@ def test_a_long_line_tells_what_is_not_shown() -> None:
     shown = printable("x" * 1_000_000)
     assert shown.endswith(" … 980,000 more characters not shown")
     assert len(shown) < MAX_LINE + 50
+
+
+@given(_TEXTS)
+def test_measured_agrees_with_printable(text: str) -> None:
+    assert measured(text) == (printable(text), cell_len(printable(text)))
+
+
+def test_measured_cuts_long_lines_too() -> None:
+    shown, cells = measured("宽" * 30_000)
+    assert shown == printable("宽" * 30_000)
+    assert cells == cell_len(shown)
 
 
 def test_zero_width_characters_can_not_fill_a_window() -> None:

@@ -322,7 +322,7 @@ async def test_hostile_text_is_harmless_and_measured_right(stage, size) -> None:
         view.search("a")
         for x in (0, 1, 3, 17, 19_990):
             view.scroll_to(x=x, animate=False)
-            for top in range(view.row_count()):
+            for top in range(0, view.row_count(), size[1]):
                 view.move_cursor(top)
                 width = view.scrollable_content_region.width
                 for y in range(size[1]):
