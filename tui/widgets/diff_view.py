@@ -193,7 +193,7 @@ say what a guard or a finding has to do with the place.
         """
         if not any(file.path == path for file in self.files):
             return False
-        self.move_cursor(self._find((path, "new", line)))
+        self.jump_to(self._find((path, "new", line)))
         return True
 
     # Moving.

@@ -275,7 +275,7 @@ the new lines.
         if index is None:
             self.notify("No error below." if self.first_error() is not None else "No error line.")
         else:
-            self.move_cursor(index)
+            self.jump_to(index)
 
     def action_numbers(self) -> None:
         self.numbers = not self.numbers

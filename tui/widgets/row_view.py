@@ -174,6 +174,14 @@ class RowView(ScrollView, can_focus=True, inherit_bindings=False):
         self.moved()
         self.refresh()
 
+    def jump_to(self, index: int) -> None:
+        """Put the cursor on a row; one out of sight comes to a third of the height, with context."""
+        height = max(1, self.scrollable_content_region.height)
+        top = self.scroll_offset.y
+        if not top <= index < top + height:
+            self.put_scroll(y=max(0, index - height // 3))
+        self.move_cursor(index)
+
     def _show_cursor(self) -> None:
         height = self.scrollable_content_region.height
         usable = max(1, height)

@@ -170,7 +170,7 @@ class SearchView(RowView):
             sure = target is not None and (target - self._jump_from) * self._jump > 0
             if target is not None and (done or (sure and self._jump > 0)):
                 self._jump = 0
-                self.move_cursor(target)
+                self.jump_to(target)
                 self._show_match(scan.query, target)
         if done:
             self._jump = 0

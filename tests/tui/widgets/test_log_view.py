@@ -191,7 +191,7 @@ async def test_first_and_next_error(stage) -> None:
         view.set_lines(data, 1)
         await pilot.press("e")
         assert view.cursor == 120
-        assert "Traceback" in app.drawn()
+        assert "Traceback" in app.drawn(3)  # what led to it stands above
         await pilot.press("E")
         assert view.cursor == 200
         await pilot.press("E")
