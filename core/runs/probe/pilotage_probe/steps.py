@@ -93,10 +93,11 @@ def _first_forward(thread, module):
         for child in module.modules():  # the kernels of recurrent layers drop out by themselves
             if isinstance(getattr(child, "dropout", None), float) and hasattr(child, "all_weights"):
                 child.dropout = 0.0
-    elif thread.steps == 0 and thread.snapshot is None:
-        pairs = model.watched(model.named([module]), False)
-        if any(p.device.type == "xla" for _, p in pairs):
-            thread.snapshot = _snapshot(0, [p for _, p in pairs])
+    elif is_sparse(thread.steps + 1):
+        if thread.snapshot is None or thread.snapshot[0] != thread.steps:
+            parameters = [p for _, p in model.watched(model.named([module]), False)]
+            if _lazy(parameters):
+                thread.snapshot = _snapshot(thread.steps, parameters)
 
 
 def before_apply(args, kwargs):
@@ -143,6 +144,8 @@ def on_backward(args, kwargs):
     """The start of a backward pass: the step before it is complete."""
     thread = current()
     close(thread)
+    if not thread.samples:  # no module was seen (a compiled function may hide it): not the last one
+        thread.last = set()
     cycle = open_cycle(thread)
     cycle.note("B")
     loss = args[0] if args else kwargs.get("tensors")
@@ -215,12 +218,10 @@ def before_step(optimizer):
     roots = thread.trained()
     if optimizer not in thread.optimizers:
         thread.optimizers.add(optimizer)
-        thread.roots = roots
         _describe(optimizer, roots)
     cycle.groups = model.rates(optimizer)
     cycle.optimizer = type(optimizer).__name__
-    cycle.samples = thread.samples.get(id(roots[0])) if roots else None
-    thread.samples.clear()
+    cycle.samples = thread.take_samples(roots)
     parameters = _watched(thread, optimizer, roots)
     if _parity():
         with_grad = [p.grad for p in parameters if p.grad is not None]
@@ -378,6 +379,7 @@ def close(thread):
         grad_norm, grad_source = cycle.grads_after, "computed"
     process.write(
         "step",
+        tid=thread.tid,
         n=cycle.n,
         optimizer=cycle.optimizer,
         loss=loss,

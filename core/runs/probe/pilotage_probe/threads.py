@@ -33,6 +33,7 @@ class Thread:
     """The training steps of one thread."""
 
     def __init__(self):
+        self.tid = threading.get_native_id()  # its last step may be written by another thread
         self.steps = 0  # optimizer steps done
         self.open = None  # the cycle that waits for its optimizer step
         self.pending = None  # the cycle that was stepped and waits for the next backward
@@ -44,7 +45,7 @@ class Thread:
         self.optimizers = weakref.WeakSet()  # those described so far
         self.stack = []  # ids of optimizers in mid-step
         self.scaled = None  # (scaled loss, loss) since GradScaler.scale
-        self.roots = []  # weak references to the trained modules
+        self.last = set()  # ids of the modules that the last step trained
         self.snapshot = None  # (step, [id], [host tensor]): parameters after that step
         self.base = None  # counters at the start of the step
         self.since = None  # monotonic start of the step
@@ -58,16 +59,27 @@ class Thread:
         return entry
 
     def trained(self):
-        """Modules with parameters that were called in training, the largest first."""
-        alive = [(entry, entry.ref()) for entry in self.modules.values() if entry.calls]
+        """Modules called in training since the last step, else those of that step.
+
+        Only those with parameters, the largest first; not the ones that are part of another. All
+        modules ever trained would be wrong: a program may train one model after another.
+        """
+        called = set(self.samples) or self.last
+        alive = [(self.modules[key], self.modules[key].ref()) for key in called]
         alive = [(entry, module) for entry, module in alive if module is not None]
-        alive = [pair for pair in alive if pair[0].elements]
         alive.sort(key=lambda pair: -pair[0].elements)
         modules = [module for _, module in alive]
         inner = set()
         for module in modules:
             inner.update(id(child) for child in module.modules() if child is not module)
         return [module for module in modules if id(module) not in inner][:8]
+
+    def take_samples(self, roots):
+        """Samples that went through the largest root since the last step; starts counting anew."""
+        count = self.samples.get(id(roots[0])) if roots else None
+        self.last = {id(root) for root in roots}
+        self.samples = {}
+        return count
 
 
 def current():
