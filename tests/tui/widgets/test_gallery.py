@@ -19,7 +19,7 @@ async def test_it_draws_in_every_theme_and_size(theme: str, size: tuple[int, int
         await pilot.press("tab", "e", "tab", "left", "tab", "left")
         picture = app.export_screenshot()
         assert "3:10" in picture
-        assert "train.py" in picture
+        assert "+5" in picture
         for kind in WIDGETS:
             assert app.query_one(kind).HELP.startswith("# ")
 

@@ -69,6 +69,8 @@ def test_every_moment_is_in_one_cluster_and_none_overlap(
     end = 0
     for cluster in clusters:
         assert cluster.column >= end
+        place = max(0, min(width - 1, round(moments[cluster.first].t_us / (100 * S) * (width - 1))))
+        assert cluster.column == place or cluster.column + cell_len(cluster.text) == width
         end = cluster.column + cell_len(cluster.text)
         assert end <= width
 
