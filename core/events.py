@@ -21,6 +21,7 @@ import dataclasses
 import json
 import math
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -260,45 +261,64 @@ def decode_body(kind: str, v: int, payload: JSON) -> tuple[Body, JSON]:
     cls = BODIES.get(kind)
     if cls is None or v > cls.VERSION or not isinstance(payload, dict):
         return Unknown(kind, v, payload if isinstance(payload, dict) else {"value": payload}), {}
-    names = {f.name for f in dataclasses.fields(cls)}
-    known = {k: val for k, val in payload.items() if k in names}
-    extra = {k: val for k, val in payload.items() if k not in names}
+    readers = _READERS[cls]
+    known: JSON = {}
+    extra: JSON = {}
+    for name, value in payload.items():
+        reader = readers.get(name)
+        if reader is None:
+            extra[name] = value
+            continue
+        ok, known[name] = reader(value)
+        if not ok:  # a stranger's file may hold anything
+            return Unknown(kind, v, payload), {}
     try:
-        body = cls(**known)
+        return cls(**known), extra
     except TypeError:  # a required field is missing
         return Unknown(kind, v, payload), {}
-    if not _well_typed(body):
-        return Unknown(kind, v, payload), {}
-    return body, extra
 
 
-_CHECKS: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (float, int),
-    "bool": (bool,),
-    "JSON": (dict,),
-    "list[str]": (list,),
-    "list[int]": (list,),
-    "list[JSON]": (list,),
+_Reader = Callable[[Any], tuple[bool, Any]]
+_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _float(value: Any) -> tuple[bool, Any]:
+    if isinstance(value, str) and value in _WORDS:  # see _finite
+        return True, _WORDS[value]
+    return isinstance(value, float | int) and not isinstance(value, bool), value
+
+
+def _list_of(item: type) -> _Reader:
+    return lambda value: (
+        isinstance(value, list) and all(isinstance(x, item) for x in value),
+        value,
+    )
+
+
+def _optional(reader: _Reader) -> _Reader:
+    return lambda value: (True, None) if value is None else reader(value)
+
+
+#: Reader by annotation: whether a stored value has the type, and the value to use.
+_BY_TYPE: dict[str, _Reader] = {
+    "str": lambda value: (isinstance(value, str), value),
+    "int": lambda value: (isinstance(value, int) and not isinstance(value, bool), value),
+    "float": _float,
+    "bool": lambda value: (isinstance(value, bool), value),
+    "JSON": lambda value: (isinstance(value, dict), value),
+    "list[str]": _list_of(str),
+    "list[int]": _list_of(int),
+    "list[JSON]": _list_of(dict),
 }
-_ITEM: dict[str, type] = {"list[str]": str, "list[int]": int, "list[JSON]": dict}
 
 
-def _well_typed(body: Body) -> bool:
-    """Whether each field has the JSON type its annotation names (a stranger's file may lie)."""
-    for f in dataclasses.fields(body):
-        spec = str(f.type)
-        value = getattr(body, f.name)
-        if spec.endswith(" | None"):
-            if value is None:
-                continue
-            spec = spec.removesuffix(" | None")
-        if not isinstance(value, _CHECKS[spec]):
-            return False
-        if isinstance(value, bool) and spec in ("int", "float"):
-            return False
-        item = _ITEM.get(spec)
-        if isinstance(value, list) and item and not all(isinstance(x, item) for x in value):
-            return False
-    return True
+def _reader(annotation: str) -> _Reader:
+    if annotation.endswith(" | None"):
+        return _optional(_BY_TYPE[annotation.removesuffix(" | None")])
+    return _BY_TYPE[annotation]
+
+
+# Once per kind: asking dataclasses for each event would take most of the reading time.
+_READERS: dict[type[Body], dict[str, _Reader]] = {
+    cls: {f.name: _reader(str(f.type)) for f in dataclasses.fields(cls)} for cls in BODIES.values()
+}

@@ -141,3 +141,12 @@ def test_numbers_without_json_become_words() -> None:
 def test_a_lone_surrogate_is_replaced() -> None:
     text = ev.encode_payload(ev.MarkerPlaced("a\ud800b"))
     assert json.loads(text)["text"] == "a?b"
+
+
+def test_a_number_that_is_none_survives_in_a_field_of_its_own() -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        body = ev.BudgetReached("dollars", limit=1.0, actual=value)
+        back, extra = ev.decode_body(body.KIND, body.VERSION, json.loads(ev.encode_payload(body)))
+        assert isinstance(back, ev.BudgetReached)
+        assert not extra
+        assert back.actual == value or (math.isnan(back.actual) and math.isnan(value))
