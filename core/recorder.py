@@ -247,6 +247,8 @@ class Recorder:
         """End in good order: the run is stopped, the log says so."""
         if not self._stop.is_set():
             self._stop_reason = reason
+            if self._runs is not None:
+                self._runs.stop(f"The recorder was asked to stop ({reason}).")
             self._stop.set()
 
     @contextlib.contextmanager

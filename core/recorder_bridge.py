@@ -196,7 +196,8 @@ class AgentBridge:
         task: asyncio.Future[T] = asyncio.ensure_future(work)
         signal = asyncio.ensure_future(self._interrupt.wait())
         try:
-            await asyncio.wait({task, signal}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {task, signal}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not self._interrupt.is_set():
                 return task.result()
             self._interrupt.clear()

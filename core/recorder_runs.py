@@ -218,7 +218,8 @@ class Runs:
         task: asyncio.Future[T] = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(job.stopped.wait())
         try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {task, stop}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise RunStopped(job.text)
@@ -359,6 +360,7 @@ class Runs:
                 took = time.monotonic() - begin
                 look_at = time.monotonic() + max(DETECT_S, 9 * took)
         finally:
+            await end_and_drain(handle)
             stopper.cancel()
             await asyncio.gather(stopper, return_exceptions=True)
 
@@ -394,11 +396,20 @@ class Runs:
             job.stop(f"Stopped by the {plan.by} on {found[0].category}: {found[0].opened.title}.")
 
 
+async def end_and_drain(handle: RunHandle) -> None:
+    """End what is still running where nobody can write it down any more (a log that is lost)."""
+    if handle.ended is not None:
+        return
+    await handle.stop(0.5)
+    async for _ in handle:
+        pass
+
+
 def _end(item: Ended, job: _Job) -> ev.RunEnded:
     text = item.text
     if item.reason == "stopped" and job.text:
         text = job.text
-    if item.swept:
+    elif item.swept:
         many = "es" * (item.swept > 1)
         text += f"{' ' * bool(text)}It left {item.swept} process{many} running, which were ended."
     return ev.RunEnded(

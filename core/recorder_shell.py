@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.recorder_runs import end_and_drain
 from core.runs.launcher import Ended, Launcher, Output, RunHandle, RunSpec
 from core.workspace import Workspace
 
@@ -59,8 +60,8 @@ class Shell:
                     ended = item
         finally:
             self._handle = None
-            if handle.ended is None:  # cancelled: the recorder ends
-                await handle.stop(0.5)
+            # Cancelled, since the recorder ends: the command must not outlive it.
+            await end_and_drain(handle)
         left_out = [f"({total - len(lines)} lines before)"] if total > len(lines) else []
         how = f"exit {ended.exit_code}" if ended.exit_code is not None else ended.reason
         if ended.reason == "exited" and ended.exit_code == 0:

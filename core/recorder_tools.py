@@ -112,6 +112,7 @@ class Tools:
             "exit_code": end.exit_code,
             "reason": end.reason,
             "findings": [f.category for f in findings],
+            "titles": {f.category: f.opened.title for f in reversed(findings)},
             "why": findings[0].opened.title if findings else self._runs.describe(run),
         }
         return ToolResult(end.exit_code == 0, "\n".join(lines), facts)

@@ -24,7 +24,7 @@ class ToolResult:
     """What a tool gave back: the text for the agent, and facts for a driver that needs them.
 
     ``facts`` of ``run``: ``run_id``, ``exit_code``, ``reason`` (as ``run.ended``), ``findings``
-    (categories); of ``verify``: ``level`` and ``why``; ``denied`` where the operator said no.
+    (categories) and ``titles`` (the first finding's, by category); of ``verify``: ``level`` and ``why``; ``denied`` where the operator said no.
     """
 
     ok: bool

@@ -124,6 +124,7 @@ class ScriptedDriver:
         if facts.get("denied"):
             await self._reply(bridge, step, "if_denied", **words)
         elif found:
+            words["why"] = str(facts.get("titles", {}).get(found[0], words["why"]))
             await self._say(bridge, step, step.finding_replies[found[0]], **words)
         elif facts.get("reason") == "stopped" and "if_stopped" in step.replies:
             await self._reply(bridge, step, "if_stopped", **words)

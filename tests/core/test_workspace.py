@@ -166,7 +166,7 @@ def test_binary_rename_mode_and_bytes_that_are_no_text(repo: Path, session: Path
     (work.root / "train.py").rename(work.root / "main.py")
     (work.root / "latin.txt").write_bytes(b"caf\xe9 \x1b[31m\n")
     (work.root / ".gitignore").chmod(0o755)
-    os.symlink("main.py", work.root / "link")
+    (work.root / "link").symlink_to("main.py")
     (work.root / os.fsdecode(b"n\xe4me")).write_text("x\n")
     snapshot = work.snapshot("outside")
     assert snapshot is not None
@@ -244,9 +244,9 @@ def test_edits_match_exactly_once_or_change_nothing(plain: Path, session: Path) 
 )  # fmt: skip
 def test_no_path_leaves_the_worktree(plain: Path, session: Path, path: str) -> None:
     work = Workspace.create(plain, session)
-    os.symlink("../..", work.root / "leave")
-    os.symlink("/etc/passwd", work.root / "leaveabs")
-    os.symlink("loop", work.root / "loop")
+    (work.root / "leave").symlink_to("../..")
+    (work.root / "leaveabs").symlink_to("/etc/passwd")
+    (work.root / "loop").symlink_to("loop")
     for act in (
         lambda: work.write(path, "x"),
         lambda: work.edit(path, "root", "x"),
@@ -261,17 +261,21 @@ def test_no_path_leaves_the_worktree(plain: Path, session: Path, path: str) -> N
     "patch",
     [
         "--- a/../out.txt\n+++ b/../out.txt\n@@ -0,0 +1 @@\n+x\n",
-        "diff --git a/.git/hooks/x b/.git/hooks/x\nnew file mode 100755\n--- /dev/null\n"
-        "+++ b/.git/hooks/x\n@@ -0,0 +1 @@\n+x\n",
-        "diff --git a/leave/x b/leave/x\nnew file mode 100644\n--- /dev/null\n+++ b/leave/x\n"
-        "@@ -0,0 +1 @@\n+x\n",
+        (
+            "diff --git a/.git/hooks/x b/.git/hooks/x\nnew file mode 100755\n--- /dev/null\n"
+            "+++ b/.git/hooks/x\n@@ -0,0 +1 @@\n+x\n"
+        ),
+        (
+            "diff --git a/leave/x b/leave/x\nnew file mode 100644\n--- /dev/null\n"
+            "+++ b/leave/x\n@@ -0,0 +1 @@\n+x\n"
+        ),
         "--- a/train.py\n+++ b/train.py\n@@ -1 +1 @@\n-other\n+x\n",
         "this is no patch",
     ],
 )
 def test_a_bad_patch_changes_nothing(plain: Path, session: Path, patch: str) -> None:
     work = Workspace.create(plain, session)
-    os.symlink("..", work.root / "leave")
+    (work.root / "leave").symlink_to("..")
     work.snapshot("outside")
     with pytest.raises(WorkspaceError):
         work.apply_patch(patch)
@@ -341,7 +345,7 @@ def test_reopening_what_is_gone_is_a_sentence(repo: Path, session: Path) -> None
         Workspace.reopen(repo, session)
     shutil.rmtree(repo)
     repo.mkdir()
-    with pytest.raises(WorkspaceError, match="repository of .* is gone"):
+    with pytest.raises(WorkspaceError, match=r"repository of .* is gone"):
         Workspace.reopen(repo, session)
 
 
