@@ -77,15 +77,13 @@ def lay_out(
     ]
     groups: list[list[int]] = []  # column, first, last
     for at, column in enumerate(places):
-        groups.append([column, at, at])
-        # Joining makes the earlier one wider, and it may then touch the one before it.
-        while len(groups) > 1:
-            before, here = groups[-2], groups[-1]
+        if groups:
+            before = groups[-1]
             size = before[2] - before[1] + 1
-            if before[0] + (1 if size == 1 else 1 + len(str(size))) <= here[0]:
-                break
-            before[2] = here[2]
-            groups.pop()
+            if before[0] + (1 if size == 1 else 1 + len(str(size))) > column:
+                before[2] = at
+                continue
+        groups.append([column, at, at])
     for number, (column, first, last) in enumerate(groups):
         kind = min((moments[i].kind for i in range(first, last + 1)), key=lambda k: kind_of(k).rank)
         look = kind_of(kind)

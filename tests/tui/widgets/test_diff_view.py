@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from core.unified_diff import parse_diff
 from tui.widgets.diff_rows import DiffRows, DiffTag
 from tui.widgets.diff_view import DiffView
-from tui.widgets.syntax import colour
+from tui.widgets.syntax import _ALIASES, colour, lexer_for
 
 DIFF = """\
 diff --git a/train.py b/train.py
@@ -182,6 +182,19 @@ def test_syntax_kinds_follow_the_file_name() -> None:
     assert colour("a/b.unknown-kind", ["def f"]) == [[]]
     assert colour("b.py", ["x = 1\r", "y = 'open", "z = 2"])[2] != []
     assert colour("b.py", []) == []
+
+
+@pytest.mark.parametrize("alias", sorted(set(_ALIASES.values())))
+def test_every_alias_is_one_pygments_knows(alias: str) -> None:
+    extension = next(e for e, a in _ALIASES.items() if a == alias)
+    assert alias in lexer_for(f"some/file.{extension.upper()}").aliases
+
+
+def test_names_without_an_alias_are_looked_up() -> None:
+    assert lexer_for("Makefile").name == "Makefile"
+    assert lexer_for("lib.rs").name == "Rust"
+    assert lexer_for("notes.txt") is None
+    assert lexer_for("") is None
 
 
 def test_both_sides_are_coloured_apart() -> None:
