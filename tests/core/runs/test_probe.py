@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -15,16 +15,12 @@ from core.runs.records import (
     Clip,
     FinishRecord,
     Hello,
-    Malformed,
     ModelRecord,
     MovedRecord,
     OptimizerRecord,
     ProbeErrorRecord,
-    Record,
-    StepRecord,
     TorchRecord,
 )
-from core.runs.tail import RecordTail
 
 # y = w.x with w = (1, 2), x = (3, 4): loss 11, gradient (3, 4) of norm 5, clipped to (0.6, 0.8).
 # With SGD and lr 0.1 the update has norm 0.1, and the loss falls by 0.1 * 5; lr halves each step.
@@ -52,64 +48,8 @@ with torch.no_grad():
 """
 
 
-class Run(NamedTuple):
-    code: int
-    out: str
-    err: str
-    records: list[Record]
-
-    def of(self, cls: type[Any]) -> list[Any]:
-        return [r for r in self.records if isinstance(r, cls)]
-
-    @property
-    def steps(self) -> list[StepRecord]:
-        return self.of(StepRecord)
-
-    @property
-    def finish(self) -> FinishRecord:
-        (found,) = self.of(FinishRecord)
-        assert isinstance(found, FinishRecord)
-        return found
-
-
-def run(
-    tmp_path: Path,
-    program: str,
-    *arguments: str,
-    mode: probe_setup.Mode | None = "light",
-    steps: int = 10,
-    break_probe: tuple[str, str, str] | None = None,
-    env: dict[str, str] | None = None,
-) -> Run:
-    script = tmp_path / "program.py"
-    script.write_text(program)
-    probe = tmp_path / f"probe-{mode}-{bool(break_probe)}"
-    given = dict(env or {})
-    if mode is not None:
-        given = {**given, **probe_setup.install(probe, mode=mode, steps=steps, env=given)}
-    if break_probe is not None:
-        name, old, new = break_probe
-        part = probe / "probe" / name
-        assert old in part.read_text()
-        part.write_text(part.read_text().replace(old, new))
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        cwd=tmp_path,
-        env={**os.environ, **given},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    records = RecordTail(probe_setup.records_dir(probe)).finish()
-    assert not [r for r in records if isinstance(r, Malformed)]
-    return Run(
-        done.returncode, done.stdout, done.stderr, [r for r in records if isinstance(r, Record)]
-    )
-
-
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def plain(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The training program without a probe."""
     return run(tmp_path_factory.mktemp("plain"), TRAIN, mode=None)
 
@@ -117,7 +57,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
 # --- what is measured ------------------------------------------------------------------------
 
 
-def test_a_light_run_is_measured_and_not_changed(tmp_path: Path, plain: Run) -> None:
+def test_a_light_run_is_measured_and_not_changed(run: Any, tmp_path: Path, plain: Any) -> None:
     seen = run(tmp_path, TRAIN)
     assert (seen.code, seen.out, seen.err) == (plain.code, plain.out, plain.err)
     (hello,), (torch,) = seen.of(Hello), seen.of(TorchRecord)
@@ -193,7 +133,7 @@ print("not reached")
 """
 
 
-def test_a_parity_run_reads_everything_and_ends_after_its_steps(tmp_path: Path) -> None:
+def test_a_parity_run_reads_everything_and_ends_after_its_steps(run: Any, tmp_path: Path) -> None:
     seen = run(tmp_path, REST, mode="parity", steps=2)
     assert seen.code == 0
     assert seen.out == "step 0\nstep 1\n"
@@ -266,7 +206,7 @@ os.wait()
 """
 
 
-def test_several_models_threads_and_processes_are_told_apart(tmp_path: Path) -> None:
+def test_several_models_threads_and_processes_are_told_apart(run: Any, tmp_path: Path) -> None:
     seen = run(tmp_path, SEVERAL)
     assert seen.code == 0, seen.err
     main = seen.of(Hello)[0].pid
@@ -295,7 +235,7 @@ def test_several_models_threads_and_processes_are_told_apart(tmp_path: Path) -> 
     assert ends == {main: 65, child: 2}
 
 
-def test_a_model_inside_a_compiled_function_raises_no_false_alarm(tmp_path: Path) -> None:
+def test_a_model_inside_a_compiled_function_raises_no_false_alarm(run: Any, tmp_path: Path) -> None:
     program = """
 import torch
 import torch._dynamo.utils as dynamo
@@ -343,7 +283,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failing_probe_leaves_the_program_as_it_was(
-    tmp_path: Path, plain: Run, fault: str
+    run: Any, tmp_path: Path, plain: Any, fault: str
 ) -> None:
     seen = run(tmp_path, TRAIN, break_probe=FAULTS[fault])
     assert (seen.code, seen.out, seen.err) == (plain.code, plain.out, plain.err)
@@ -359,7 +299,7 @@ def test_a_failing_probe_leaves_the_program_as_it_was(
     ],
 )
 def test_a_probe_that_can_not_even_start_is_not_noticed(
-    tmp_path: Path, fault: tuple[str, str, str]
+    run: Any, tmp_path: Path, fault: tuple[str, str, str]
 ) -> None:
     seen = run(tmp_path, "print('ok'); raise SystemExit(7)", break_probe=fault)
     assert (seen.code, seen.out, seen.err) == (7, "ok\n", "")
@@ -368,7 +308,7 @@ def test_a_probe_that_can_not_even_start_is_not_noticed(
 
 @pytest.mark.parametrize("place", ["/proc/nonexistent", "/dev/null", "/dev/full/x", ""])
 def test_records_that_can_not_be_written_cost_the_program_nothing(
-    tmp_path: Path, place: str
+    run: Any, tmp_path: Path, place: str
 ) -> None:
     env = {**os.environ, **probe_setup.install(tmp_path), "PILOTAGE_PROBE_OUT": place}
     done = subprocess.run(
@@ -380,7 +320,7 @@ def test_records_that_can_not_be_written_cost_the_program_nothing(
     assert (done.returncode, done.stdout, done.stderr) == (7, "ok\n", "")
 
 
-def test_an_exception_of_the_program_is_its_own(tmp_path: Path) -> None:
+def test_an_exception_of_the_program_is_its_own(run: Any, tmp_path: Path) -> None:
     program = TRAIN.replace("scheduler.step()", "raise KeyError('mine')")
     seen = run(tmp_path, program)
     assert seen.code == 1
@@ -389,7 +329,7 @@ def test_an_exception_of_the_program_is_its_own(tmp_path: Path) -> None:
     assert (seen.finish.reason, seen.finish.steps) == ("exception: KeyError", 1)
 
 
-def test_records_survive_kill_9(tmp_path: Path) -> None:
+def test_records_survive_kill_9(run: Any, tmp_path: Path) -> None:
     program = TRAIN.replace(
         "scheduler.step()", "if step == 2: import os; os.kill(os.getpid(), 9)\n    scheduler.step()"
     )
@@ -400,7 +340,9 @@ def test_records_survive_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", ["print('theirs ran')", "import nonexistent_thing", "1 / 0"])
-def test_the_shadowed_sitecustomize_runs_as_it_would_have(tmp_path: Path, body: str) -> None:
+def test_the_shadowed_sitecustomize_runs_as_it_would_have(
+    run: Any, tmp_path: Path, body: str
+) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text(body + "\nMARK = 1\n")
@@ -413,7 +355,7 @@ def test_the_shadowed_sitecustomize_runs_as_it_would_have(tmp_path: Path, body: 
         assert seen.out == "theirs ran\nTrue\n"
 
 
-def test_a_move_that_replaces_parameters_is_reported(tmp_path: Path) -> None:
+def test_a_move_that_replaces_parameters_is_reported(run: Any, tmp_path: Path) -> None:
     program = """
 import torch
 torch.__future__.set_overwrite_module_params_on_conversion(True)  # what XLA devices always do
