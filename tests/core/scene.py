@@ -80,7 +80,9 @@ class Scene:
         self.add(ev.RunStarted(self.runs, purpose, **fields), run_id, tree)
         return run_id
 
-    def end(self, run_id: str, exit_code: int | None = 0, seconds: float = 60.0, **more: Any) -> str:
+    def end(
+        self, run_id: str, exit_code: int | None = 0, seconds: float = 60.0, **more: Any
+    ) -> str:
         self.wait(seconds)
         reason = more.pop("reason", "exited")
         self.add(ev.RunEnded(reason, exit_code, duration_s=seconds, **more), run_id, self.tree)
@@ -154,7 +156,12 @@ def step_records(count: int, *, xla: bool, parity: bool = False) -> list[JSON]:
             "grad_norm": 4.0 * loss,
             "grad_norm_source": "clip",
             "clips": [
-                {"fn": "clip_grad_norm_", "max_norm": 1.0, "norm_type": 2.0, "total_norm": 4.0 * loss}
+                {
+                    "fn": "clip_grad_norm_",
+                    "max_norm": 1.0,
+                    "norm_type": 2.0,
+                    "total_norm": 4.0 * loss,
+                }
             ],
             "signature": "B C(1) S M L Z" if xla else "B C(1) S L Z",
             "groups": [
