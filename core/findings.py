@@ -17,7 +17,8 @@ from core.records_view import steps_done
 from core.state import SessionState
 from core.state_parts import Finding, Run
 
-_MODULES = (lazy, loud, placement, training)
+#: What is nearer to a cause comes first: an error, then learning, then placement, then speed.
+_ORDER = [module.__name__ for module in (loud, training, placement, lazy)]
 
 
 def detectors_for(run: Run) -> list[Detector]:
@@ -27,7 +28,7 @@ def detectors_for(run: Run) -> list[Detector]:
     much that rates mean nothing. A run of the reference is the yardstick and is not judged.
     """
     if run.started.purpose == "attempt":
-        return list(DETECTORS.values())
+        return sorted(DETECTORS.values(), key=lambda d: _ORDER.index(type(d).__module__))
     if run.started.purpose == "parity" and run.started.of != "reference":
         return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector)]
     return []

@@ -17,6 +17,7 @@ TRACEBACK = "Traceback (most recent call last):"
 #: An exception line: ``RuntimeError: ...``, ``torch.OutOfMemoryError: ...``.
 _EXCEPTION = re.compile(r"^(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+)')
+_COMPLAINT = re.compile(r"error|fatal|exhausted|ran out|failed|abort|what\(\)", re.IGNORECASE)
 _FOREIGN = ("site-packages", "/lib/python", "pilotage_probe", "<frozen ")
 #: Lines of output after the last traceback's header that are read for its exception.
 _TAIL = 200
@@ -43,7 +44,9 @@ class LastWords:
         for i in range(len(lines) - 1, -1, -1):
             if _EXCEPTION.match(lines[i]) and not lines[i].startswith(" "):
                 return "\n".join(lines[i : i + 20])
-        return "\n".join(lines)
+        # No Python exception (a native abort, a kill): only lines that speak of an error count,
+        # not warnings that happened to come last.
+        return "\n".join(t for t in lines if _COMPLAINT.search(t) and "Warning" not in t)
 
     @cached_property
     def place(self) -> str:

@@ -121,6 +121,15 @@ def test_an_earlier_caught_traceback_does_not_decide() -> None:
     assert set(found) == {"error"}
 
 
+def test_a_warning_that_came_last_is_not_what_ended_the_run() -> None:
+    warning = "train.py:80: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated."
+    found = loud(warning, exit_code=None, reason="signalled", signal="SIGKILL")
+    assert set(found) == {"error"}
+    native = loud(warning, "F0101 check.cc:3] Check failed: RESOURCE_EXHAUSTED", exit_code=None,
+                  reason="signalled", signal="SIGABRT")  # fmt: skip
+    assert set(native) == {"out_of_memory"}
+
+
 def test_a_signal_is_loud_and_a_stop_is_nothing() -> None:
     killed = loud(exit_code=None, reason="signalled", signal="SIGSEGV")
     assert killed["error"].title == "SIGSEGV"
