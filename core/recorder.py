@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 from core import events as ev
+from core.agents.base import Verdict
 from core.agents.drivers import make_driver
 from core.config import SessionConfig
 from core.errors import PilotageError, SessionError
@@ -56,6 +57,7 @@ class Recorder:
         self._operator_sign = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = False
+        self._recovered = False
         self._bridge: AgentBridge | None = None
         self._runs: Runs | None = None
 
@@ -84,7 +86,7 @@ class Recorder:
             raise SessionError(f"{self._dir.name} has no session.opened event; nothing to record.")
         config = SessionConfig.from_json(opened.config)
         with self._signals():
-            await recover(journal, opened.session_id)
+            self._recovered = await recover(journal, opened.session_id)
             await journal.emit(
                 ev.RecorderStarted(os.getpid(), socket.gethostname(), opened.pilotage_version)
             )
@@ -113,7 +115,8 @@ class Recorder:
         if not journal.state.snapshots:
             await journal.emit(files.baseline_snapshot(), tree=files.baseline)
         worktree = Worktree(files, journal)
-        await worktree.snapshot("outside")
+        # After a crash, the last change may have been made and not recorded.
+        await worktree.snapshot("cut off" if self._recovered else "outside")
         self._runs = runs = Runs(journal, config, worktree, self._dir, session_id)
         shell = Shell(
             files,
@@ -122,8 +125,20 @@ class Recorder:
             {**base_env(config, files, files.root), **config.target.env},
         )
         tools = Tools(worktree, runs, shell)
-        verify = runs.verify if config.agent.verify_on_claim else None
-        self._bridge = AgentBridge(journal, tools, self._dir / "agent.json", verify)
+
+        async def verify() -> Verdict | None:
+            try:
+                return await runs.verify("claim")
+            except PilotageError as err:  # stopped by the operator, say: then there is no verdict
+                self.note(f"A claim could not be verified: {err}")
+                return None
+
+        self._bridge = AgentBridge(
+            journal,
+            tools,
+            self._dir / "agent.json",
+            verify if config.agent.verify_on_claim else None,
+        )
         jobs = [asyncio.create_task(runs.prepare())]
         if journal.state.agent_end is None:
             jobs.append(asyncio.create_task(self._agent(config, self._bridge)))
@@ -132,11 +147,11 @@ class Recorder:
             # The agent has its word first; then, as long as someone may want it, the session stays.
             await _first(stop, asyncio.gather(*jobs))
             if not self._stop.is_set():
-                await _first(stop, self._last_measurement(runs))
+                await _first(stop, runs.final())
             grace = config.recorder.grace_s if self._linger_s is None else self._linger_s
             while not self._stop.is_set() and not self._unwanted(grace):
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), min(LOOK_S, grace))
+                    await asyncio.wait_for(self._stop.wait(), max(0.02, min(LOOK_S, grace)))
         finally:
             runs.stop(self._stop_reason or "The recorder ended.")
             shell.stop()
@@ -150,7 +165,8 @@ class Recorder:
         project = Path(config.project.path)
         # `baseline` is the last thing that `create` writes: without it there is nothing to lose.
         if (self._dir / "baseline").exists():
-            return Workspace.reopen(project, self._dir)
+            last = self._journal.state.snapshots
+            return Workspace.reopen(project, self._dir, last[-1].body if last else None)
         return Workspace.create(
             project,
             self._dir,
@@ -162,7 +178,6 @@ class Recorder:
     async def _agent(self, config: SessionConfig, bridge: AgentBridge) -> None:
         """Let the driver work; its failure is an event and ends only the agent."""
         journal = self._journal
-        driver = None
         try:
             driver = make_driver(config)
             model, detail = driver.describe(bridge.recall())
@@ -173,21 +188,16 @@ class Recorder:
         except asyncio.CancelledError:
             raise
         except PilotageError as err:
-            await self._agent_failed(str(err), started=driver is not None)
+            await self._agent_failed(str(err))
         except Exception as err:  # a fault of a driver must not take the recorder with it
             self.note(traceback.format_exc())
             await self._agent_failed(
                 f"The driver failed with {type(err).__name__}: {err}. "
-                f"The traceback is in {self._dir / RECORDER_LOG}.",
-                started=driver is not None,
+                f"The traceback is in {self._dir / RECORDER_LOG}."
             )
 
-    async def _agent_failed(self, error: str, started: bool) -> None:
+    async def _agent_failed(self, error: str) -> None:
         await self._journal.emit(ev.AgentFailed(error), source="agent")
-
-    async def _last_measurement(self, runs: Runs) -> None:
-        """The agent has ended: what holds for the tree it leaves."""
-        await runs.final()
 
     def _unwanted(self, grace_s: float) -> bool:
         if any(not t.done() for t in self._tasks):

@@ -30,7 +30,7 @@ class AgentBridge:
         journal: Journal,
         tools: Tools,
         memory_file: Path,
-        verify: Callable[[str], Awaitable[Verdict]] | None,
+        verify: Callable[[], Awaitable[Verdict | None]] | None,
     ) -> None:
         self._journal = journal
         self._tools = tools
@@ -104,8 +104,8 @@ class AgentBridge:
         await self._emit(ev.AgentClaimed(level, text, claim_id), tree=tree)
         if self._verify is None:
             return None
-        verdict = await self._until_interrupted(self._verify("claim"), self._tools.stop)
-        return Verdict(level, verdict.level, verdict.why)
+        verdict = await self._until_interrupted(self._verify(), self._tools.stop)
+        return Verdict(level, verdict.level, verdict.why) if verdict else None
 
     async def boundary(self) -> list[str]:
         """Between two steps: waits while paused, then delivers messages."""
@@ -174,7 +174,10 @@ class AgentBridge:
             return ask.decision if ask else None
 
         body = await self._until_interrupted(self._journal.wait_for(answered))
-        return Decision(body.decision, body.reason, body.input, body.author)
+        text = body.reason
+        if not asked.tool and body.input:  # a question that was answered in words
+            text = str(body.input.get("answer") or body.input.get("text") or text)
+        return Decision(body.decision, text, body.input, body.author)
 
     async def _deliver(self) -> list[str]:
         waiting = _undelivered(self._journal.state) or []

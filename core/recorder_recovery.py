@@ -22,16 +22,16 @@ def was_cut_off(state: SessionState) -> bool:
     return state.recorder_up or any(r.running for r in state.runs.values())
 
 
-async def recover(journal: Journal, session_id: str) -> None:
+async def recover(journal: Journal, session_id: str) -> bool:
     """Close what a dead recorder left open; must be called with the session's lock held.
 
     Appends ``run.ended`` (reason ``cut off``) for each open run and one ``recorder.recovered``.
-    Nothing is appended after an end in good order.
+    Nothing is appended, and False returned, after an end in good order.
     """
     state = journal.state
     killed = kill_leftovers(session_id)
     if not was_cut_off(state):
-        return
+        return False
     runs = [r for r in state.runs.values() if r.running]
     calls = open_calls(state)
     last_seq = state.seq
@@ -53,6 +53,7 @@ async def recover(journal: Journal, session_id: str) -> None:
             text=_sentence(runs_cut=[r.number for r in runs], calls=len(calls), killed=killed),
         )
     )
+    return True
 
 
 def _sentence(runs_cut: list[int], calls: int, killed: list[int]) -> str:

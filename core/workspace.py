@@ -109,8 +109,14 @@ class Workspace:
         return self
 
     @classmethod
-    def reopen(cls, project: Path, session_dir: Path) -> Workspace:
-        """The workspace that :meth:`create` made, after a restart; snapshots go on counting."""
+    def reopen(
+        cls, project: Path, session_dir: Path, last: TreeSnapshotted | None = None
+    ) -> Workspace:
+        """The workspace that :meth:`create` made, after a restart; snapshots go on counting.
+
+        ``last`` is the last snapshot that is on record: what is in the worktree beyond it, also
+        where a crash came between shadow ref and log, is in the next one.
+        """
         session_dir = session_dir.absolute()
         private = (session_dir / "origin").is_dir()
         found = None if private else _repository(project.resolve())
@@ -129,10 +135,11 @@ class Workspace:
                 "--format=%(refname) %(objectname)",
                 f"refs/pilotage/{self._session}/",
             )
-            last = max(
-                (int(r.split()[0].rsplit("/", 1)[1]), r.split()[1]) for r in refs.splitlines()
-            )
-            self._number, self._commit = last
+            names = [line.split() for line in refs.splitlines()]
+            numbered = [(int(name.rsplit("/", 1)[1]), commit) for name, commit in names]
+            self._number, self._commit = max(numbered)
+            if last is not None:
+                self._commit = last.commit
             self._tree = self._git("rev-parse", f"{self._commit}^{{tree}}").strip()
             if not self.root.is_dir():
                 raise WorkspaceError(

@@ -77,7 +77,7 @@ if_reached = "reached"
     assert texts[0] == "hello"
     assert texts[1].startswith("That did not work: The text to replace")
     assert texts[2] == "it ran"
-    assert texts[3].startswith("it failed: ") and "can't open file" in texts[3]
+    assert texts[3] == f"it failed: {next(iter(state.findings.values())).opened.title}"
     assert texts[4].startswith("measured not even L0: L0.steps not run")
 
     reference, parity, attempt, failed, target_parity = state.runs.values()
@@ -181,6 +181,30 @@ async def test_an_interrupt_stops_the_run_and_the_agent_waits_for_a_word(tmp_pat
         kinds = [(i.kind, i.text) for i in state.interventions.values()]
         assert kinds == [("restart", "wrong way"), ("guidance", "try the other one")]
         assert next(iter(state.interventions.values())).recorded.at_run == run.run_id
+
+
+@pytest.mark.parametrize("how", ["interrupt", "stop run"])
+async def test_a_verification_that_is_stopped_gives_no_verdict(tmp_path: Path, how: str) -> None:
+    # The claim makes the run of the target command, which does not end.
+    path = make(
+        tmp_path,
+        '[[step]]\nclaim = 0\nif_reached = "yes"\nif_refuted = "no"\n[[step]]\nsay = "after"\n',
+        {"train.py": "import sys\nprint('acc 1')\nif sys.argv[1:]:\n    import forever\n"},
+    )
+    with Console(path) as console:
+        async with recording(path):
+            run = await console.until(running("--device xla"))
+            if how == "interrupt":
+                console.act(ev.OperatorInterrupted())
+                await console.until(said)
+                console.act(ev.OperatorResumed())
+            else:
+                console.act(ev.OperatorRequested("stop run"))
+        state = console.look()
+        ended = state.runs[run.run_id].ended
+        assert ended is not None and ended.reason == "stopped"
+        assert state.phase == "finished" and "yes" not in said(state) and "no" not in said(state)
+        assert said(state)[-1] == "after"
 
 
 async def test_an_interrupt_withdraws_a_question(tmp_path: Path) -> None:

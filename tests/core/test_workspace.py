@@ -336,6 +336,31 @@ def test_reopening_goes_on_counting(repo: Path, session: Path) -> None:
     assert len(git(repo, "for-each-ref", "refs/pilotage").splitlines()) == 3
 
 
+def test_a_snapshot_that_did_not_reach_the_log_is_made_again(repo: Path, session: Path) -> None:
+    work = Workspace.create(repo, session)
+    work.edit("train.py", "lr = 1", "lr = 2")
+    first = work.snapshot("edit")
+    work.edit("train.py", "lr = 2", "lr = 3")
+    lost = work.snapshot("edit")  # a crash here: ref written, event not
+    again = Workspace.reopen(repo, session, first)
+    second = again.snapshot("cut off")
+    assert first is not None and second is not None and lost is not None
+    assert (second.tree, second.parent) == (lost.tree, first.tree)
+    assert "-lr = 2\n+lr = 3" in second.step_patch
+    assert len(git(repo, "for-each-ref", "refs/pilotage").splitlines()) == 4
+
+
+def test_a_creation_that_was_cut_off_is_done_again(plain: Path, repo: Path, session: Path) -> None:
+    for project in (plain, repo):
+        place = session / project.name
+        place.mkdir()
+        Workspace.create(project, place)
+        (place / "worktree" / "half.py").write_text("half\n")
+        again = Workspace.create(project, place)
+        assert not (again.root / "half.py").exists()
+        assert again.snapshot("outside") is None
+
+
 def test_reopening_what_is_gone_is_a_sentence(repo: Path, session: Path) -> None:
     import shutil
 
