@@ -173,7 +173,10 @@ def run_git(
 
 
 def locate(project: Path) -> tuple[Path, str] | None:
-    """Git directory and prefix of a project that lies in a repository with a commit, or None."""
+    """Git directory and prefix of a project that lies in a repository with a commit, or None.
+
+    Raises :class:`GitError` for a repository that git refuses to read since it is another user's.
+    """
     try:
         lines = (
             run_git(project, {}, ["rev-parse", "--git-common-dir", "--show-prefix"])
@@ -184,6 +187,8 @@ def locate(project: Path) -> tuple[Path, str] | None:
         # A directory that git ignores, or has no file of, is in a repository only by accident.
         if lines[1] and not run_git(project, {}, ["ls-files", "--", "."]):
             return None
-    except GitError:
+    except GitError as err:
+        if "dubious ownership" in str(err):
+            raise
         return None
     return (project / lines[0]).resolve(), lines[1].rstrip("/")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from core.errors import PilotageError
 from core.events import TreeSnapshotted
-from core.git import Git, GitError
+from core.git import Git, GitError, locate
 from core.patches import file_list, patch_between
 
 OUTPUTS = (
@@ -78,7 +78,10 @@ class Workspace:
         """
         session_dir = session_dir.absolute()
         project = project.resolve()
-        found = None if copy else _repository(project)
+        try:
+            found = None if copy else locate(project)
+        except GitError as err:
+            raise WorkspaceError(f"The repository of {project} can't be used: {err}") from err
         git_dir = found[0] if found else session_dir / "origin"
         prefix = found[1] if found else ""
         (session_dir / "prefix").write_text(prefix)
@@ -87,6 +90,11 @@ class Workspace:
             self._write_exclude(outputs)
             if found is None:
                 self._copy_project()
+                if not copy:
+                    self.note = (
+                        f"{project} is no git repository with a commit, so the session works on a "
+                        "private copy of it."
+                    )
             else:
                 self.note = self._dirty_note()
             head = self._base("rev-parse", "--verify", "HEAD^{commit}").strip()
@@ -119,7 +127,7 @@ class Workspace:
         """
         session_dir = session_dir.absolute()
         private = (session_dir / "origin").is_dir()
-        found = None if private else _repository(project.resolve())
+        found = None if private else locate(project.resolve())
         if not private and found is None:
             raise WorkspaceError(
                 f"The git repository of {project} is gone, and with it the history of this session. "
@@ -416,10 +424,3 @@ def _prefix_file(session_dir: Path) -> str:
         return (session_dir / "prefix").read_text()
     except OSError:
         return ""
-
-
-def _repository(project: Path) -> tuple[Path, str] | None:
-    """The git directory that a project's HEAD lives in and the project's place in it, or None."""
-    from core.git import locate
-
-    return locate(project)

@@ -107,6 +107,7 @@ def test_uncommitted_changes_are_not_in_the_baseline_and_that_is_said(
 def test_a_project_without_git_gets_a_private_copy(plain: Path, session: Path) -> None:
     work = Workspace.create(plain, session)
     assert work.private and not (plain / ".git").exists()
+    assert "private copy" in work.note
     assert work.read("pkg/a.py") == "a = 1\n"
     assert not (work.root / "pkg" / "__pycache__").exists()
     work.edit("pkg/a.py", "a = 1", "a = 2")
