@@ -84,8 +84,7 @@ def _recorder_only(view: View) -> str:
 
 
 def _ask(view: View) -> str:
-    ask = view.state.pending_ask
-    if ask is None:
+    if view.state.pending_ask is None and not _now(view):
         return "The agent waits for nothing: there is nothing to answer."
     return _agent(view)
 
@@ -181,8 +180,10 @@ ACTIONS: tuple[Action, ...] = (
            "replay", live=False, replay=True, first=True),
     _both("step_back", ("comma",), "one event back", "One event back.", "replay", first=True),
     _both("step_on", ("full_stop",), "one event on", "One event on.", "replay", first=True),
-    _both("start", ("home",), "start", "Go to the first event.", "replay"),
-    _both("end", ("end",), "end", "Go to the last event.", "replay"),
+    _both("start", ("home",), "start", "On the timeline: go to the first event.", "replay",
+          first=True),
+    _both("end", ("end",), "end", "On the timeline: go to the last event, or to now.", "replay",
+          first=True),
     _both("help", ("question_mark",), "help", "Show all keys.", "cockpit", first=True),
     _both("palette", ("ctrl+p",), "palette", "Find an action by its name.", "cockpit"),
     _both("theme", ("T",), "dark/light", "Change between the dark and the light theme.",

@@ -8,6 +8,7 @@ from core.state import SessionState
 from tui.feed import Feed
 from tui.pen import Pen
 from tui.view import Choice, View
+from tui.wording import block
 
 
 class CockpitBase(Screen[str]):
@@ -39,9 +40,9 @@ class CockpitBase(Screen[str]):
         raise NotImplementedError
 
     def say(self, sentence: str, bad: bool = False) -> None:
-        """A sentence to the operator. Never read as markup: it may quote hostile text."""
+        """A sentence to the operator; it may quote hostile text, and is never read as markup."""
         self.notify(
-            sentence,
+            block(sentence),
             severity="error" if bad else "information",
             markup=False,
             timeout=12 if bad else 6,

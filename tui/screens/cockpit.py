@@ -68,8 +68,8 @@ class CockpitScreen(Operating):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *_bindings(),
-        Binding("minus", "do('slower')", show=False),
-        Binding("plus,equals_sign", "do('faster')", show=False),
+        Binding("minus", "do('slower', True)", show=False),
+        Binding("plus,equals_sign", "do('faster', True)", show=False),
     ]
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-narrow"),
@@ -178,11 +178,15 @@ class CockpitScreen(Operating):
         if focused.check_consume_key("a", "a"):
             return False  # a search is being typed
         id = str(parameters[0])
+        if id in ("start", "end"):
+            return isinstance(focused, Timeline)  # lists have a first and last row of their own
         if isinstance(focused, SearchView):
             if id in ("next", "previous"):
                 return not focused.search_text  # n and N belong to the search
             if isinstance(focused, DiffView) and id in ("slower", "faster"):
-                return False  # [ and ] go from hunk to hunk; - and + still change the speed
+                return (
+                    len(parameters) > 1
+                )  # [ and ] go from hunk to hunk; - and + still change the speed
             if isinstance(focused, LogView) and id == "edit":
                 return self._asked()  # e is the first error, unless there is something to edit
         return True
@@ -190,8 +194,11 @@ class CockpitScreen(Operating):
     def _asked(self) -> bool:
         return self._last_view is not None and self._last_view.state.pending_ask is not None
 
-    async def action_do(self, id: str) -> None:
-        """Do an action of the registry, or say why not."""
+    async def action_do(self, id: str, other_key: bool = False) -> None:
+        """Do an action of the registry, or say why not.
+
+        ``other_key`` marks a second key that no pane has a use of its own for.
+        """
         if reason := BY_ID[id].blocked(self.view()):
             self.say(reason)
             return

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
 from tui.panes.rows import Row, RowList
+from tui.wording import one_line
 
 CANCEL: list[BindingType] = [Binding("escape", "cancel", "cancel", show=False)]
 
@@ -25,12 +26,12 @@ class Dialog(ModalScreen[Any]):
 
     def __init__(self, title: str, keys: str, *, wide: bool = False) -> None:
         super().__init__(classes="dialog")
-        self._title, self._keys, self._wide = title, keys, wide
+        self._title, self._keys, self._wide = one_line(title, 80), keys, wide
 
     def compose(self) -> ComposeResult:
         """The box around what :meth:`content` gives."""
         with Vertical(classes="box wide" if self._wide else "box") as box:
-            # A title may hold text of the agent: a Text is never read as markup.
+            # A Text is never read as markup.
             box.border_title = Text(self._title)
             yield from self.content()
             yield Static(self._keys, classes="keys", markup=False)

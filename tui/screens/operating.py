@@ -64,7 +64,7 @@ class Operating(Looking):
 
     def note_ask(self, view: View) -> None:
         """Remember since when the pending ask has been on the screen (not behind a dialog)."""
-        ask = view.state.pending_ask if view.acting and self.is_current else None
+        ask = view.state.pending_ask if view.acting and self.app.screen is self else None
         if ask is None:
             self._shown_since.clear()
         elif ask.body.ask_id not in self._shown_since:
