@@ -27,6 +27,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--config", default=str(BASE_CONFIG))
     parser.add_argument("--epochs", type=int, help="instead of the config's")
     parser.add_argument("--seed", type=int, help="instead of the config's")
+    parser.add_argument("--max-steps", type=int, help="stop early, for a quick look")
     parser.add_argument("--output", default="runs/base", metavar="DIR")
     return parser.parse_args()
 
@@ -88,12 +89,16 @@ def main() -> None:
             if step % cfg.log_every == 0:
                 lr = scheduler.get_last_lr()[0]
                 print(f"epoch {epoch} step {step} loss {loss.item():.4f} lr {lr:.1e}", flush=True)
+            if step == args.max_steps:
+                break
 
         if on_gpu:
             torch.cuda.synchronize()
         seconds = time.time() - start
         correct, total = evaluate(model, test_loader, on_gpu)
         print(f"epoch {epoch} took {seconds:.1f} s, accuracy {correct / total:.4f}", flush=True)
+        if step == args.max_steps:
+            break
 
     if on_gpu:
         print(f"peak memory: {torch.cuda.max_memory_allocated() / 2**20:.0f} MiB")
