@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from core import events as ev
 from core.agents.base import Verdict
@@ -18,11 +16,12 @@ from core.errors import PilotageError
 from core.findings import detect, resolved
 from core.levels import Criteria
 from core.recorder_command import Command
+from core.recorder_items import end_and_drain, end_event, record_events
+from core.recorder_jobs import Job, Jobs, RunStopped, until
 from core.recorder_journal import Journal
 from core.recorder_worktree import Worktree
 from core.runs.launcher import Ended, Launcher, Output, Records, RunHandle, RunSpec
 from core.runs.probe_setup import Mode
-from core.runs.records import Malformed, to_json
 from core.state_parts import Finding, Run
 from core.verify.evaluate import measure
 from core.verify.subject import TELLING, NotRun, Subject
@@ -31,28 +30,6 @@ T = TypeVar("T")
 
 DETECT_S = 0.5
 """Seconds between two looks of the detectors at a run in progress, at least."""
-
-
-class RunStopped(PilotageError):
-    """What a run was wanted for has been given up; the sentence says by whom."""
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """Something that somebody wants runs for, and that can be stopped as a whole."""
-
-    by: str
-    stopped: asyncio.Event = field(default_factory=asyncio.Event)
-    text: str = ""
-
-    def stop(self, text: str) -> None:
-        if not self.stopped.is_set():
-            self.text = text
-            self.stopped.set()
-
-    def check(self) -> None:
-        if self.stopped.is_set():
-            raise RunStopped(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +65,7 @@ class Runs:
         self._criteria = Criteria.from_json(config.criteria)
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
-        self._jobs: set[_Job] = set()
+        self._jobs = Jobs()
         self._tasks: set[asyncio.Task[Run]] = set()
 
     # --- what is asked for -----------------------------------------------------------------
@@ -97,7 +74,7 @@ class Runs:
         """Record the reference, once per session: in full, and its parity run."""
         files = self._worktree.files
         command = Command.reference(self._config, files)
-        with self._job("recorder") as job:
+        with self._jobs.job("recorder") as job:
             try:
                 for purpose, of, probe in (
                     ("reference", "", "light"),
@@ -130,8 +107,8 @@ class Runs:
         ``stop_on``: a category; the run is stopped when a finding of it opens. Raises
         :class:`RunStopped` when it was given up before it began.
         """
-        with self._job(by) as job:
-            await self._until(self._ready.wait(), job)
+        with self._jobs.job(by) as job:
+            await until(self._ready.wait(), job)
             run = await self._attempt(command, stop_on, by, job)
         if run.ended is not None and run.ended.reason in TELLING:
             await self._measure(run.tree)
@@ -143,8 +120,8 @@ class Runs:
         With ``force`` runs that were made on this tree already are made again.
         """
         state = self._journal.state
-        with self._job(by) as job:
-            await self._until(self._ready.wait(), job)
+        with self._jobs.job(by) as job:
+            await until(self._ready.wait(), job)
             await self._worktree.snapshot("outside")
             tree = self._worktree.files.tree
             subject = Subject(state, tree, self._criteria)
@@ -179,9 +156,7 @@ class Runs:
 
     def stop(self, text: str, *, agents_only: bool = False) -> None:
         """Give up what is going on: the present run is stopped, waiting ones never begin."""
-        for job in list(self._jobs):
-            if not agents_only or job.by in ("agent", "claim"):
-                job.stop(text)
+        self._jobs.stop(text, ("agent", "claim") if agents_only else None)
 
     async def settled(self) -> None:
         """Wait until every run that was begun has its end on record."""
@@ -201,35 +176,7 @@ class Runs:
 
     # --- inside ------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _job(self, by: str):  # type: ignore[no-untyped-def]
-        job = _Job(by)
-        self._jobs.add(job)
-        try:
-            yield job
-        except asyncio.CancelledError:
-            job.stop("The recorder ended.")
-            raise
-        finally:
-            self._jobs.discard(job)
-
-    async def _until(self, work: Awaitable[T], job: _Job) -> T:
-        """Wait for something that is not a run; raises :class:`RunStopped` if given up."""
-        task: asyncio.Future[T] = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(job.stopped.wait())
-        try:
-            both: set[asyncio.Future[Any]] = {task, stop}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise RunStopped(job.text)
-        finally:
-            for future in (task, stop):
-                if not future.done():
-                    future.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
-
-    async def _attempt(self, command: str, stop_on: str, by: str, job: _Job) -> Run:
+    async def _attempt(self, command: str, stop_on: str, by: str, job: Job) -> Run:
         files = self._worktree.files
         await self._worktree.snapshot("outside")
         plan = _Plan(
@@ -249,15 +196,15 @@ class Runs:
         _, _, why = level.text.partition("; ")
         return Verdict(level.level, level.level, why)
 
-    async def _run(self, plan: _Plan, job: _Job) -> Run:
+    async def _run(self, plan: _Plan, job: Job) -> Run:
         """Make one run. Its record is completed even where nobody waits for it any more."""
         task = asyncio.create_task(self._make(plan, job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    async def _make(self, plan: _Plan, job: _Job) -> Run:
-        await self._until(self._lock.acquire(), job)
+    async def _make(self, plan: _Plan, job: Job) -> Run:
+        await until(self._lock.acquire(), job)
         try:
             state = self._journal.state
             number = len(state.runs) + 1
@@ -333,7 +280,7 @@ class Runs:
             f"{', '.join(changed[:5])} differ{'s' * (len(changed) == 1)}. Start a new session."
         )
 
-    async def _follow(self, handle: RunHandle, plan: _Plan, run_id: str, job: _Job) -> None:
+    async def _follow(self, handle: RunHandle, plan: _Plan, run_id: str, job: Job) -> None:
         """Write down what the run does until it has ended."""
 
         async def stop() -> None:
@@ -347,9 +294,10 @@ class Runs:
                 if isinstance(item, Output):
                     await self._emit(ev.RunOutput(item.stream, item.lines), plan, run_id)
                 elif isinstance(item, Records):
-                    await self._records(item, plan, run_id)
+                    bodies = record_events(item)
+                    await self._journal.emit(*bodies, run_id=run_id, tree=plan.tree)
                 elif isinstance(item, Ended):
-                    await self._emit(_end(item, job), plan, run_id)
+                    await self._emit(end_event(item, job.text), plan, run_id)
                     continue
                 if time.monotonic() < look_at:
                     continue
@@ -367,59 +315,17 @@ class Runs:
     async def _emit(self, body: ev.Body, plan: _Plan, run_id: str) -> None:
         await self._journal.emit(body, run_id=run_id, tree=plan.tree)
 
-    async def _records(self, item: Records, plan: _Plan, run_id: str) -> None:
-        steps: list[Any] = []
-        others: list[Any] = []
-        for record in item.records:
-            if isinstance(record, Malformed):
-                others.append({"k": "malformed", "reason": record.reason, "text": record.text})
-            else:
-                data = to_json(record)
-                (steps if data["k"] == "step" else others).append(data)
-        bodies: list[ev.Body] = []
-        if others:
-            bodies.append(ev.RunSignalled(others))
-        if steps:
-            bodies.append(ev.RunStepped(steps))
-        await self._journal.emit(*bodies, run_id=run_id, tree=plan.tree)
-
     async def _detect(self, run_id: str, tree: str) -> None:
         known = self._journal.state.findings
         new = [f for f in detect(self._journal.state, run_id) if f.finding_id not in known]
         await self._journal.emit(*new, run_id=run_id, tree=tree)
 
-    def _stop_on(self, plan: _Plan, run_id: str, job: _Job) -> None:
+    def _stop_on(self, plan: _Plan, run_id: str, job: Job) -> None:
         if not plan.stop_on:
             return
         found = [f for f in self.findings_of(run_id) if f.category == plan.stop_on]
         if found:
             job.stop(f"Stopped by the {plan.by} on {found[0].category}: {found[0].opened.title}.")
-
-
-async def end_and_drain(handle: RunHandle) -> None:
-    """End what is still running where nobody can write it down any more (a log that is lost)."""
-    if handle.ended is not None:
-        return
-    await handle.stop(0.5)
-    async for _ in handle:
-        pass
-
-
-def _end(item: Ended, job: _Job) -> ev.RunEnded:
-    text = item.text
-    if item.reason == "stopped" and job.text:
-        text = job.text
-    elif item.swept:
-        many = "es" * (item.swept > 1)
-        text += f"{' ' * bool(text)}It left {item.swept} process{many} running, which were ended."
-    return ev.RunEnded(
-        reason=item.reason,
-        exit_code=item.exit_code if item.reason == "exited" else None,
-        signal=item.signal,
-        duration_s=item.duration_s,
-        max_rss_mb=item.max_rss_mb,
-        text=text,
-    )
 
 
 def _has_parity(subject: Subject) -> bool:

@@ -322,7 +322,7 @@ async def test_a_changed_reference_is_not_run(tmp_path: Path) -> None:
                 files.baseline,
                 "light",
             )
-            with runs._job("recorder") as job:
+            with runs._jobs.job("recorder") as job:
                 run = await runs._run(plan, job)
             assert run.ended is not None and run.ended.reason == "not started"
             assert "is not the untouched project any more: train.py differs" in run.ended.text
