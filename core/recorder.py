@@ -257,6 +257,7 @@ class Recorder:
         """End in good order: the run is stopped, the log says so."""
         if not self._stop.is_set():
             self._stop_reason = reason
+            self._journal.giving_up = True  # a full disk must not keep us from ending
             if self._runs is not None:
                 self._runs.stop(f"The recorder was asked to stop ({reason}).")
             self._stop.set()

@@ -48,7 +48,9 @@ def python_of(config: SessionConfig) -> str:
 def base_env(config: SessionConfig, files: Workspace, root: Path) -> dict[str, str]:
     """What every run in the checkout ``root`` gets: the operator's ``PYTHONPATH``, and a ``PATH``
     on which the tools of the project's Python (``torchrun`` ...) come first."""
-    env: dict[str, str] = {}
+    # Two versions of a module that have one size and are a second apart look the same to the
+    # bytecode cache: a run must never execute the code of the tree before.
+    env = {"PYTHONDONTWRITEBYTECODE": "1"}
     if path := run_pythonpath(files.project, root / files.prefix):
         env["PYTHONPATH"] = path
     place = Path(python_of(config)).parent

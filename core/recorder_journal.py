@@ -38,6 +38,7 @@ class Journal:
         self._waiters: list[tuple[Callable[[SessionState], Any], asyncio.Future[Any]]] = []
         self._version = -1
         self.giving_up = False
+        """Whether the recorder ends, so that what can't be stored is tried for 3 s only."""
 
     async def emit(
         self, *bodies: Body, source: str = "recorder", run_id: str = "", tree: str = ""

@@ -12,6 +12,7 @@ branches and files of the operator's repository are never touched. Hooks never r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -23,13 +24,20 @@ from core.patches import file_list, patch_between
 from core.workspace_files import Files
 from core.workspace_files import WorkspaceError as WorkspaceError
 
-OUTPUTS = (
+CACHES = (
     "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".ipynb_checkpoints/",
     "*.egg-info/", ".venv/", "venv/", "node_modules/",
+)  # fmt: skip
+"""Gitignore patterns of what is made anew at need: never part of a baseline or a snapshot."""
+
+OUTPUTS = (
     "runs/", "outputs/", "output/", "logs/", "checkpoints/", "wandb/", "mlruns/", "lightning_logs/",
     "*.pt", "*.pth", "*.ckpt", "*.safetensors", "*.npy", "*.npz", "*.pkl", "*.log", "events.out.tfevents*",
 )  # fmt: skip
-"""What runs write, as gitignore patterns: no part of a snapshot unless the baseline has it."""
+"""What runs write: no part of a snapshot unless the baseline has it."""
+
+LINK_MB = 50
+"""A private copy links files larger than this (data, weights) instead of copying them."""
 
 SOURCE_SUFFIXES = (".py", ".pyi", ".sh", ".toml", ".yaml", ".yml", ".cfg", ".ini", ".cu", ".cpp")
 """A new file with one of these is source, whoever made it and whenever; see ``note_outputs``."""
@@ -81,14 +89,13 @@ class Workspace(Files):
         (session_dir / "prefix").write_text(prefix)
         self = cls(project, session_dir, git_dir, private=found is None)
         try:
-            self._write_exclude(outputs)
+            self._write_exclude([*CACHES, *OUTPUTS, *outputs] if found else CACHES)
             if found is None:
-                self._copy_project()
-                if not copy:
-                    self.note = (
-                        f"{project} is no git repository with a commit, so the session works on a "
-                        "private copy of it."
-                    )
+                large = _large_files(project)
+                self._copy_project(large)
+                self._write_exclude([*CACHES, *OUTPUTS, *outputs])
+                link = [*link, *large]
+                self.note = self._copy_note(copy, large)
             else:
                 self.note = self._dirty_note()
             head = self._base("rev-parse", "--verify", "HEAD^{commit}").strip()
@@ -98,7 +105,7 @@ class Workspace(Files):
                 # --detach: no branch is made or moved. --force: git may still know the path
                 # from a creation that was cut off; `worktree prune` would touch others' too.
                 self._base("worktree", "add", "--force", "--detach", "--quiet", str(place), head)
-                self._link(place / prefix, link)
+                self._link(place, link)
             self._set_baseline(head)
             self._git("read-tree", self.baseline)
             self._git("update-ref", f"refs/pilotage/{self._session}/0", head)
@@ -162,13 +169,26 @@ class Workspace(Files):
         """Run git on the repository itself, without our index and worktree."""
         return self._git.bare(*args)
 
-    def _copy_project(self) -> None:
+    def _copy_project(self, leave_out: Sequence[str]) -> None:
         self._base("init", "--quiet", "--bare", str(self.git_dir))
         copier = Git(self.project, self.git_dir, self.session_dir / "index", self._exclude, True)
+        self._add_excludes(leave_out)
         copier("add", "-A", ".")
         tree = copier("write-tree").strip()
         commit = copier("commit-tree", tree, "-m", "Baseline").strip()
         copier("update-ref", "HEAD", commit)
+
+    def _copy_note(self, asked: bool, linked: Sequence[str]) -> str:
+        note = ""
+        if not asked:
+            note = (
+                f"{self.project} is no git repository with a commit, so the session works on a "
+                "private copy of it."
+            )
+        if linked:
+            many = "s" * (len(linked) > 1)
+            note += f" {len(linked)} file{many} of more than {LINK_MB} MB are linked, not copied."
+        return note.strip()
 
     def _dirty_note(self) -> str:
         changed = self._git.status_of(self.project)
@@ -180,13 +200,15 @@ class Workspace(Files):
             f"file{'s' * (len(changed) > 1)} there are not part of it ({some})."
         )
 
-    def _write_exclude(self, outputs: Sequence[str]) -> None:
+    def _write_exclude(self, patterns: Sequence[str]) -> None:
         own = "" if self.private else self._git.user_excludes()
-        self._exclude.write_text("\n".join([own, *OUTPUTS, *outputs]) + "\n", encoding="utf-8")
+        self._exclude.write_text(
+            "\n".join([own, *patterns]) + "\n", encoding="utf-8", errors="surrogateescape"
+        )
 
-    def _link(self, place: Path, link: Sequence[str]) -> None:
+    def _link(self, checkout: Path, link: Sequence[str]) -> None:
         for name in link:
-            source, at = self.project / name, place / name
+            source, at = self.project / name, checkout / self.prefix / name
             if ".." in Path(name).parts or Path(name).is_absolute():
                 raise WorkspaceError(f"link {name!r} has to be a path inside the project.")
             if not source.exists():
@@ -195,7 +217,7 @@ class Workspace(Files):
                 continue
             at.parent.mkdir(parents=True, exist_ok=True)
             at.symlink_to(source)
-            self._add_excludes([str(at.relative_to(place))])
+            self._add_excludes([str(at.relative_to(checkout))])
 
     # --- places ------------------------------------------------------------------------------
 
@@ -298,3 +320,16 @@ def _prefix_file(session_dir: Path) -> str:
         return (session_dir / "prefix").read_text()
     except OSError:
         return ""
+
+
+def _large_files(project: Path) -> list[str]:
+    """Files of a project that a private copy should not hold, relative to it."""
+    found = []
+    for place, directories, names in os.walk(project):
+        directories[:] = [d for d in directories if f"{d}/" not in CACHES and d != ".git"]
+        for name in names:
+            file = Path(place, name)
+            with contextlib.suppress(OSError):  # gone meanwhile
+                if not file.is_symlink() and file.stat().st_size > LINK_MB * 1_000_000:
+                    found.append(str(file.relative_to(project)))
+    return found

@@ -116,6 +116,27 @@ def test_a_project_without_git_gets_a_private_copy(plain: Path, session: Path) -
     assert (plain / "pkg" / "a.py").read_text() == "a = 1\n"
 
 
+def test_a_private_copy_has_data_and_links_what_is_large(
+    plain: Path, session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.workspace.LINK_MB", 0.001)
+    for name, size in (("output/code.py", 10), ("x.npy", 10), ("data/big #1.npy", 2000)):
+        (plain / name).parent.mkdir(exist_ok=True)
+        (plain / name).write_text("0" * size)
+    work = Workspace.create(plain, session)
+    for root in (work.root, work.reference_root):
+        assert (root / "output" / "code.py").is_file() and (root / "x.npy").is_file()
+        assert (root / "data" / "big #1.npy").is_symlink()
+        assert (root / "data" / "big #1.npy").read_text() == "0" * 2000
+    assert "1 file of more than" in work.note
+    assert work.snapshot("outside") is None
+    (work.root / "output" / "code.py").write_text("changed")
+    (work.root / "output" / "new.txt").write_text("of a run")
+    snapshot = work.snapshot("outside")
+    assert snapshot is not None
+    assert [f["path"] for f in snapshot.files] == ["output/code.py"]
+
+
 def test_a_copy_on_request_leaves_the_repository_alone(repo: Path, session: Path) -> None:
     before = standing(repo)
     work = Workspace.create(repo, session, copy=True)
@@ -130,7 +151,10 @@ def test_a_project_below_the_top_of_its_repository(repo: Path, session: Path) ->
     (repo / "sub" / "run.py").write_text("one\n")
     git(repo, "add", "sub")
     git(repo, "commit", "-qm", "sub", "--no-verify")
-    work = Workspace.create(repo / "sub", session)
+    (repo / "sub" / "secret.txt").write_text("data that git does not hold")
+    work = Workspace.create(repo / "sub", session, link=["secret.txt"])
+    assert work.snapshot("outside") is None and work.read("../train.py")
+    assert (work.reference_cwd / "secret.txt").is_symlink()
     assert work.cwd == session / "worktree" / "sub"
     assert work.reference_cwd == session / "reference" / "sub"
     work.edit("run.py", "one", "two")
