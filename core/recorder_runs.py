@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -109,7 +111,8 @@ class Runs:
         """
         with self._jobs.job(by) as job:
             await until(self._ready.wait(), job)
-            run = await self._attempt(command, stop_on, by, job)
+            async with self._files_kept(job):
+                run = await self._attempt(command, stop_on, by, job)
         if run.ended is not None and run.ended.reason in TELLING:
             await self._measure(run.tree)
         return run
@@ -122,27 +125,28 @@ class Runs:
         state = self._journal.state
         with self._jobs.job(by) as job:
             await until(self._ready.wait(), job)
-            await self._worktree.snapshot("outside")
-            tree = self._worktree.files.tree
-            subject = Subject(state, tree, self._criteria)
-            run = None if force else subject.target_run()
-            if run is None:
-                run = await self._attempt("", "", "verification", job)
-                job.check()
-            if run.ok_exit and (force or not _has_parity(subject)):
-                await self._run(
-                    _Plan(
-                        "parity",
-                        Command.target(self._config, self._worktree.files),
-                        self._worktree.files.cwd,
-                        tree,
-                        "parity",
-                        of="target",
-                        by=by,
-                    ),
-                    job,
-                )
-                job.check()
+            async with self._files_kept(job):
+                await self._worktree.snapshot("outside")
+                tree = self._worktree.files.tree
+                subject = Subject(state, tree, self._criteria)
+                run = None if force else subject.target_run()
+                if run is None:
+                    run = await self._attempt("", "", "verification", job)
+                    job.check()
+                if run.ok_exit and (force or not _has_parity(subject)):
+                    await self._run(
+                        _Plan(
+                            "parity",
+                            Command.target(self._config, self._worktree.files),
+                            self._worktree.files.cwd,
+                            tree,
+                            "parity",
+                            of="target",
+                            by=by,
+                        ),
+                        job,
+                    )
+                    job.check()
         return await self._measure(tree)
 
     async def final(self) -> None:
@@ -175,6 +179,15 @@ class Runs:
         return f"run #{run.number}: {outcome(self._journal.state, run).text}{took}"
 
     # --- inside ------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _files_kept(self, job: Job) -> AsyncIterator[None]:
+        """Keep the agent from changing files for as long as the block lasts."""
+        await until(self._worktree.in_use.acquire(), job)
+        try:
+            yield
+        finally:
+            self._worktree.in_use.release()
 
     async def _attempt(self, command: str, stop_on: str, by: str, job: Job) -> Run:
         files = self._worktree.files

@@ -92,9 +92,10 @@ class Tools:
 
     async def _run_shell(self, input: JSON, call_id: str) -> ToolResult:
         command = _text(input, "command")
-        await self._worktree.snapshot("outside")
-        done = await self._shell.run(command)
-        await self._worktree.snapshot("shell", call_id)
+        async with self._worktree.in_use:
+            await self._worktree.snapshot("outside")
+            done = await self._shell.run(command)
+            await self._worktree.snapshot("shell", call_id)
         return ToolResult(done.exit_code == 0, done.text, {"exit_code": done.exit_code})
 
     async def _run(self, input: JSON, call_id: str) -> ToolResult:

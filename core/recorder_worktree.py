@@ -18,6 +18,9 @@ class Worktree:
     def __init__(self, files: Workspace, journal: Journal) -> None:
         self.files = files
         self._journal = journal
+        self.in_use = asyncio.Lock()
+        """Held by whoever needs the files to stay as they are, or changes them: a run that was
+        asked for at a console must not see the agent's next edit come in half-way."""
         self._lock = asyncio.Lock()
 
     async def snapshot(self, cause: str, call_id: str = "") -> None:
@@ -31,7 +34,7 @@ class Worktree:
 
     async def change(self, make: Callable[[], T], cause: str, call_id: str) -> T:
         """Make a change and record it, apart from what somebody else had changed before."""
-        async with self._lock:
+        async with self.in_use, self._lock:
             await self._snapshot("outside", "")
             try:
                 return await asyncio.to_thread(make)

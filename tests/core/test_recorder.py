@@ -292,6 +292,36 @@ async def test_a_change_that_is_not_the_agents_is_seen(tmp_path: Path) -> None:
         assert "extra.py" in state.snapshots[1].body.patch
 
 
+async def test_no_edit_comes_in_while_a_verification_runs(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    code = (
+        "import os, sys, time\nprint('begun', flush=True)\n"
+        f"while sys.argv[1:] and not os.path.exists({str(go)!r}):\n    time.sleep(0.02)\n"
+        "print('acc 1.0')\n"
+    )
+    path = make(
+        tmp_path,
+        '[[step]]\nask = "go?"\n[[step]]\nwrite = {path = "new.py", content = "x = 1\\n"}\n',
+        {"train.py": code},
+    )
+    with Console(path) as console:
+        async with recording(path):
+            ask = await console.until(pending)
+            console.act(ev.OperatorRequested("verify", author="ana"))
+            await console.until(running("--device xla"))
+            console.act(ev.OperatorDecided(ask.body.ask_id, "allow"))
+            await console.until(lambda s: any(e.tool == "write" for e in s.transcript))
+            assert not (path.parent / "worktree" / "new.py").exists()
+            go.touch()
+        state = console.look()
+        written = next(s for s in state.snapshots if s.body.cause == "write")
+        attempt, parity = state.attempts[0], state.runs_for("parity", "target")[0]
+        assert attempt.tree == parity.tree == state.snapshots[0].tree
+        assert attempt.ended_seq is not None and parity.ended_seq is not None
+        assert written.seq > parity.ended_seq > attempt.ended_seq
+        assert [m.tree for m in state.measurements] == [attempt.tree, written.tree]
+
+
 async def test_what_a_run_leaves_behind_is_no_change(tmp_path: Path) -> None:
     code = "import pathlib\npathlib.Path('result.dat').write_text('1')\nprint('acc 0.9')\n"
     path = make(tmp_path, "[[step]]\nrun = true\n[[step]]\nrun = true\n", {"train.py": code})
