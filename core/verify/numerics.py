@@ -30,6 +30,8 @@ def _told(
 ) -> Verdict:
     if not result.compared:
         raise NotRun(f"No {what} was recorded for the same step of both parity runs.")
+    if result.missing and not result.first:
+        raise NotRun(f"The {what} of {result.missing} step(s) was recorded in one run only.")
     note = f" ({s.low_precision})" if s.low_precision else ""
     summary = f"{what} within {share(result.error)}"
     if result.first:

@@ -4,61 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from core import events as ev
-from core.events import BODIES, Event, decode_body
+from core.events import Event, decode_body
 from core.state import PHASES, SessionState, fold
 from core.state_parts import MOMENT_KINDS, level_name
+from tests.core.arbitrary import logs
 from tests.core.scene import T0, Scene, healthy
 
-# --- sessions of arbitrary events ------------------------------------------------------------
-
-_IDS = st.sampled_from(["x1", "x2", "x3"])
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "str": st.sampled_from(["", "a", "t1", "allow", "deny", "stopped"]) | st.text(max_size=5),
-    "int": st.integers(-1, 5),
-    "float": st.floats(0, 1e6) | st.just(float("nan")),
-    "bool": st.booleans(),
-    "JSON": st.dictionaries(st.sampled_from(["text", "kind", "z"]), st.text(max_size=3)),
-    "list[str]": st.lists(st.text(max_size=5), max_size=3),
-    "list[int]": st.lists(st.integers(0, 9), max_size=3),
-    "list[JSON]": st.lists(st.dictionaries(st.text(max_size=2), st.integers()), max_size=3),
-}
-
-
-@st.composite
-def bodies(draw: st.DrawFn) -> ev.Body:
-    """A body of any kind; ids come from a small pool, so that events refer to each other."""
-    cls = draw(st.sampled_from(sorted(BODIES.values(), key=lambda c: c.KIND)))
-    fields: dict[str, Any] = {}
-    for f in dataclasses.fields(cls):
-        spec = str(f.type).removesuffix(" | None")
-        if str(f.type).endswith(" | None") and draw(st.booleans()):
-            fields[f.name] = None
-        elif f.name.endswith("_id"):
-            fields[f.name] = draw(_IDS)
-        else:
-            fields[f.name] = draw(_VALUES[spec])
-    return cls(**fields)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> list[Event]:
-    """A log of such events, some of kinds that this release does not know."""
-    unknown = st.builds(ev.Unknown, st.just("future.happened"), st.just(1), st.just({"a": 1}))
-    events: list[Event] = []
-    seq = now = 0
-    for body in draw(st.lists(bodies() | unknown, max_size=30)):
-        seq += draw(st.integers(1, 3))
-        now += draw(st.integers(0, 10**7))
-        run_id = draw(_IDS)
-        events.append(Event(seq, f"e{seq}", T0 + now, now, "b", "test", body, run_id, "t1"))
-    return events
+# --- any session ------------------------------------------------------------------------------
 
 
 @given(logs(), st.integers(0, 30))

@@ -266,6 +266,27 @@ def test_the_tolerance_follows_the_dtype_and_says_so() -> None:
     assert result.tolerance == "relative 0.016 (parameters in bfloat16)"
 
 
+@pytest.mark.parametrize(
+    ("field", "check"),
+    [
+        ("loss", "trajectory"),
+        ("grad_norm", "grad_norm"),
+        ("grad_norm_after", "clip"),
+        ("update_norm", "update"),
+        ("signature", "events"),
+    ],
+)
+def test_a_step_that_was_not_recorded_is_not_taken_for_equal(field: str, check: str) -> None:
+    result = l1(parity(lambda steps, _: steps[2].pop(field)))[check]
+    assert result.state == "not run"
+    assert "recorded" in result.reason
+
+
+def test_ties_that_were_not_recorded_are_not_taken_for_equal() -> None:
+    result = l1(parity(lambda _, signals: signal(signals, "model").pop("tied")))["ties"]
+    assert result.state == "not run"
+
+
 def test_records_of_the_wrong_shape_are_never_a_pass() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:
