@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,8 @@ class View:
     """The pane in focus, by name."""
     playing: bool = False
     """Whether a replay's clock runs."""
+    memo: dict[object, Ladder] = field(default_factory=dict)
+    """Shared by the redraws of one screen."""
     live_us: int = 0
     """The wall clock of a live session, also while an earlier moment is looked at."""
 
@@ -84,10 +86,23 @@ class View:
 
     @cached_property
     def ladder(self) -> Ladder:
-        """The ladder as the rules see it."""
+        """The ladder as the rules see it; worked out anew only when what it rests on changes."""
         from core.levels import ladder
 
-        return ladder(self.state)
+        state = self.state
+        key = (
+            id(state),
+            len(state.snapshots),
+            len(state.claims),
+            sum(len(results) for results in state.checks.values()),
+            len(state.runs),
+            sum(run.ended is not None for run in state.runs.values()),
+            state.opened is None,
+        )
+        if key not in self.memo:
+            self.memo.clear()
+            self.memo[key] = ladder(state)
+        return self.memo[key]
 
     @cached_property
     def costs(self) -> Costs:

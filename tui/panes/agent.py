@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from core.state import SessionState
 from core.state_parts import Ask, Entry, Message
+from tui.panes.pane import Pane
 from tui.panes.rows import Row, RowList
 from tui.theme import Palette, palette
 from tui.view import View
@@ -21,13 +21,11 @@ FOLDED_LINES = 200
 """Lines of a tool's output shown when unfolded; the detail dialog (enter) has all of them."""
 
 
-class AgentPane(Vertical):
+class AgentPane(Pane):
     """The conversation. Tool results are folded; ``t`` unfolds all, enter shows one in full."""
 
-    BORDER_TITLE = "agent"
-
     def __init__(self) -> None:
-        super().__init__(id="agent")
+        super().__init__("agent")
         self._drawn: tuple[object, ...] = ()
         self._rows: dict[tuple[object, ...], Row] = {}
         self.unfolded = False
@@ -59,7 +57,7 @@ class AgentPane(Vertical):
         self._drawn = stamp
         rows = list(self._build(view, palette(self.app)))
         self.query_one(RowList).set_rows(rows)
-        self.border_subtitle = _subtitle(state)
+        self.retitle("agent", _subtitle(state))
 
     def _build(self, view: View, colours: Palette) -> Iterator[Row]:
         state = view.state
@@ -93,7 +91,7 @@ def _waited(ask: Ask, now_us: int) -> str:
 
 def _subtitle(state: SessionState) -> str:
     queued = sum(1 for m in state.messages.values() if m.delivered_ts_us is None)
-    return f" {count(queued, 'message')} queued " if queued else ""
+    return f"{count(queued, 'message')} queued" if queued else ""
 
 
 def _row(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from core.state_parts import Snapshot
+from tui.panes.pane import Pane
 from tui.view import View
 from tui.widgets.diff_view import DiffView
 from tui.wording import count, one_line
 
 
-class DiffPane(Vertical):
+class DiffPane(Pane):
     """One diff; ``b`` changes what it is measured against."""
 
     def __init__(self) -> None:
-        super().__init__(id="diff")
+        super().__init__("diff")
         self._drawn: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -35,18 +34,16 @@ class DiffPane(Vertical):
         basis = "last step" if step else "since baseline"
         if snapshot is None:
             diff.set_diff("")
-            self.border_title = f"diff · {basis}"
-            self.border_subtitle = None
+            self.retitle(f"diff · {basis}")
             return
         diff.empty = (
             "The last step changed no file." if step else "Nothing differs from the baseline."
         )
         diff.set_diff(snapshot.body.step_patch if step else snapshot.body.patch)
         churn = diff.summary if step else churn_text(snapshot)
-        self.border_title = Text(f"diff · {basis} · {churn}")
         note = snapshot.body.patch_note
         foot = f"{one_line(note, 60)} · " if note else ""
-        self.border_subtitle = Text(f"{foot}tree {snapshot.tree[:7]}")
+        self.retitle(f"diff · {basis} · {churn}", f"{foot}tree {one_line(snapshot.tree[:7])}")
 
 
 def churn_text(snapshot: Snapshot) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from rich.text import Text
-from textual.widgets import Static
 
 from core.state import SessionState
 from tui.actions import BY_ID, footer_ids
+from tui.panes.line import Line
 from tui.theme import Palette, palette
 from tui.view import View
 
 
-class Footer(Static):
+class Footer(Line):
     """One line. The last place always belongs to ``? help``."""
 
     def __init__(self) -> None:
-        super().__init__(id="footer", markup=False)
+        super().__init__("footer")
         self._drawn: tuple[object, ...] = ()
 
     def draw(self, view: View) -> None:
@@ -26,7 +26,7 @@ class Footer(Static):
         stamp = (ids, paused, width, self.app.theme)
         if stamp != self._drawn:
             self._drawn = stamp
-            self.update(footer_text(ids, view.state, width, palette(self.app)))
+            self.show(footer_text(ids, view.state, width, palette(self.app)))
 
 
 def footer_text(ids: tuple[str, ...], state: SessionState, width: int, colours: Palette) -> Text:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from rich.text import Text
-from textual.widgets import Static
 
 from core.state_parts import level_name
+from tui.panes.line import Line
 from tui.theme import Palette, palette
 from tui.view import View
 from tui.wording import one_line
 
 
-class Header(Static):
+class Header(Line):
     """One line where there is room, else two. Drawn from words; colour only repeats them."""
 
     def __init__(self) -> None:
-        super().__init__(id="header", markup=False)
+        super().__init__("header")
         self._drawn: tuple[object, ...] = ()
 
     def draw(self, view: View) -> None:
@@ -26,7 +26,7 @@ class Header(Static):
         if stamp == self._drawn:
             return
         self._drawn = stamp
-        self.update(header_text(view, width, palette(self.app)))
+        self.show(header_text(view, width, palette(self.app)))
 
 
 def header_text(view: View, width: int, colours: Palette) -> Text:

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Vertical
 
 from core.levels import FAIL, NOT_RUN, PASS, STALE, WAIVED, CheckStatus, LevelStatus
 from core.state import SessionState
 from core.state_parts import Finding
+from tui.panes.pane import Pane
 from tui.panes.rows import Row, RowList
 from tui.panes.spending import spending_rows, spending_words
 from tui.theme import Palette, palette
@@ -33,13 +33,11 @@ def state_style(state: str, colours: Palette) -> Style:
     }.get(state, colours.muted)
 
 
-class LevelPane(Vertical):
+class LevelPane(Pane):
     """The ladder. Enter on a level folds its checks in and out, on a check shows its evidence."""
 
-    BORDER_TITLE = "levels"
-
     def __init__(self) -> None:
-        super().__init__(id="levels")
+        super().__init__("levels")
         self._drawn: tuple[object, ...] = ()
         self._open: set[int] = set()
 
@@ -77,7 +75,7 @@ class LevelPane(Vertical):
         colours = palette(self.app)
         rows = [*self._ladder(view, colours), *_findings(state, colours)]
         rows += spending_rows(view, colours)
-        self.border_subtitle = Text(spending_words(view))
+        self.retitle("levels", spending_words(view))
         self.query_one(RowList).set_rows(rows)
 
     def _ladder(self, view: View, colours: Palette) -> Iterator[Row]:
@@ -215,10 +213,10 @@ def finding_detail(finding: Finding, state: SessionState, colours: Palette) -> T
     """A finding with its evidence, threshold and next step."""
     opened = finding.opened
     text = Text()
-    text.append(f"{finding.category}", colours.warn)
+    text.append(one_line(finding.category, 20), colours.warn)
     if finding.recategorised_by:
         text.append(f" by {one_line(finding.recategorised_by, 40)}", colours.muted)
-        text.append(f" (the detector said {opened.category})", colours.muted)
+        text.append(f" (the detector said {one_line(opened.category, 20)})", colours.muted)
     kind = "  silent: no error was raised" if opened.silent else ""
     text.append(kind, colours.bad)
     text.append(f"\n{block(opened.title)}\n\n", colours.strong)

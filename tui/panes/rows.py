@@ -37,8 +37,8 @@ class Row:
     text: Text
     key: str = ""
     lead: Text = field(default_factory=Text)
-    _width: int = -1
-    _lines: list[Text] = field(default_factory=list)
+    _width: int = field(default=-1, compare=False)
+    _lines: list[Text] = field(default_factory=list, compare=False)
 
     def lines(self, width: int) -> list[Text]:
         """The row in lines of at most ``width`` cells; kept until the width changes."""
@@ -115,6 +115,8 @@ class RowList(ScrollView, can_focus=True):
 
     def set_rows(self, rows: Sequence[Row]) -> None:
         """Show ``rows``; scroll position and cursor stay where they were."""
+        if list(rows) == self._rows:
+            return  # an idle cockpit sends nothing
         at_end = self._follow and self.scroll_offset.y >= self.max_scroll_y - 1
         self._rows = list(rows)
         self._flow()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.widgets import Static
 
 from core.attempts import outcome
 from core.state_parts import Run
+from tui.panes.line import Line
+from tui.panes.pane import Pane
 from tui.panes.run_series import RunSeries, reference_for
 from tui.theme import Palette, palette
 from tui.view import View
@@ -24,11 +24,11 @@ PLOT_FROM = 15
 """Rows of the pane from which it has room for a plot above the log."""
 
 
-class RunPane(Vertical):
+class RunPane(Pane):
     """The run started last, or the one chosen with ``r``."""
 
     def __init__(self) -> None:
-        super().__init__(id="run")
+        super().__init__("run")
         self._series: dict[str, RunSeries] = {}
         self._plotted: tuple[object, ...] = ()
         self._told: tuple[object, ...] = ()
@@ -36,7 +36,7 @@ class RunPane(Vertical):
 
     def compose(self) -> ComposeResult:
         """Status line, plot, log."""
-        yield Static(id="run-status", markup=False)
+        yield Line("run-status")
         yield LinePlot(id="plot", empty="No loss yet.")
         yield LogView(id="log", indicator=False, empty="No output yet.")
 
@@ -67,9 +67,8 @@ class RunPane(Vertical):
             return
         self._told = stamp
         self._plotted = ()
-        self.border_title = "run"
-        self.border_subtitle = None
-        self.query_one("#run-status", Static).update("")
+        self.retitle("run")
+        self.query_one(Line).show(Text())
         self.query_one(LinePlot).display = False
         log = self.query_one(LogView)
         log.empty = view.loading or "No run yet. The agent, or v, starts one."
@@ -85,8 +84,7 @@ class RunPane(Vertical):
         if stamp == self._told:
             return
         self._told = stamp
-        self.border_title = Text(run_title(run, lasted))
-        self.border_subtitle = log.chip_text or count(len(run.lines), "line")
+        self.retitle(run_title(run, lasted), log.chip_text or count(len(run.lines), "line"))
         colours = palette(self.app)
         text = status_text(run, series, colours)
         if not run.running and run.started.purpose == "attempt":
@@ -97,7 +95,7 @@ class RunPane(Vertical):
             text.append(f"\n{_SIGN.get(result.kind, '·')} {result.kind}", style)
             said = one_line(result.text, 300)
             text.append(f"  {said}" if said != result.kind else "", colours.plain)
-        self.query_one("#run-status", Static).update(text)
+        self.query_one(Line).show(text)
 
     def _draw_plot(self, run: Run, series: RunSeries, view: View) -> None:
         plot = self.query_one(LinePlot)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.text import Text
-from textual.widgets import Static
 
+from tui.panes.line import Line
 from tui.theme import palette
 from tui.view import View
 
@@ -29,11 +29,11 @@ PANES = {
 }
 
 
-class TabLine(Static):
+class TabLine(Line):
     """``1 diff  [2 agent]  3 run  4 levels``: brackets, not only a colour, mark the open one."""
 
     def __init__(self) -> None:
-        super().__init__(id="tabs", markup=False)
+        super().__init__("tabs")
         self._drawn: tuple[object, ...] = ()
 
     def draw(self, view: View) -> None:
@@ -56,4 +56,4 @@ class TabLine(Static):
             else:
                 text.append(f" {label} ", colours.warn if note else colours.muted)
             text.append(" ")
-        self.update(text)
+        self.show(text)

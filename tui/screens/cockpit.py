@@ -79,7 +79,12 @@ class CockpitScreen(Operating):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
 
     _told_error = ""
+    _memo: dict[object, Any]
     _last_view: View | None = None
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._memo = {}
 
     # --- the screen --------------------------------------------------------------------------
 
@@ -142,6 +147,7 @@ class CockpitScreen(Operating):
             pane=self.active,
             playing=isinstance(self.feed, ReplayFeed) and self.feed.playing,
             live_us=now,
+            memo=self._memo,
         )
 
     def _badge(self, state: SessionState) -> str:
