@@ -86,10 +86,15 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Keys of the price table; ``""`` is an unknown price, which is never counted as zero."""
+    """Keys of the price table; ``""`` is an unknown price, which is never counted as zero.
+
+    ``override``: by key, US dollars an hour, or a table with ``usd_per_hour`` and ``scope``
+    (``chip`` or ``instance``), which a key that the table has not needs.
+    """
 
     reference: str = ""
     target: str = ""
+    override: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +279,7 @@ _NAMES = {
     "bool": "true or false",
     "list[str]": "a list of texts",
     "dict[str, str]": "a table of texts",
+    "dict[str, Any]": "a table",
 }
 
 
@@ -284,6 +290,7 @@ def _typed(section: str, key: str, value: Any, spec: str, source: _Source) -> An
         "float": lambda: isinstance(value, int | float) and not isinstance(value, bool),
         "bool": lambda: isinstance(value, bool),
         "list[str]": lambda: isinstance(value, list) and all(isinstance(v, str) for v in value),
+        "dict[str, Any]": lambda: isinstance(value, dict),
         "dict[str, str]": lambda: (
             isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
         ),
@@ -333,6 +340,7 @@ def _check(config: SessionConfig, source: _Source) -> None:
             )
     if config.metric.points <= 0:
         raise source.error("metric", "points", "points in [metric] has to be above 0.")
+    _check_prices(config.prices, source)
     if config.agent.driver not in DRIVERS:
         raise source.error(
             "agent",
@@ -350,6 +358,28 @@ def _check(config: SessionConfig, source: _Source) -> None:
     ):
         if number < 0:
             raise source.error(section, key, f"{key} in [{section}] can't be below 0.")
+
+
+def _check_prices(prices: Prices, source: _Source) -> None:
+    from core.money import price_table
+
+    shipped = price_table()
+    for key, row in prices.override.items():
+        table = row if isinstance(row, dict) else {"usd_per_hour": row}
+        rate = table.get("usd_per_hour")
+        good = isinstance(rate, int | float) and not isinstance(rate, bool) and rate >= 0
+        scope = table.get("scope", shipped[key].scope if key in shipped else "")
+        if not good or scope not in ("chip", "instance", "instance/8"):
+            raise source.error(
+                "prices.override",
+                key,
+                f"the price of {key!r} needs usd_per_hour of 0 or more, and a scope, chip or "
+                "instance, where the price table has no such key.",
+            )
+    for side, key in (("reference", prices.reference), ("target", prices.target)):
+        if key and key not in shipped and key not in prices.override:
+            known = ", ".join(sorted(shipped))
+            raise source.error("prices", side, f"there is no price {key!r}. Prices: {known}.")
 
 
 def _absolute(config: SessionConfig, base: Path, source: _Source) -> SessionConfig:

@@ -88,6 +88,9 @@ def test_options_replace_what_the_file_says(file: Path, monkeypatch: pytest.Monk
         ('command = "python train.py"', 'device = "cpu"', 5, "needs a command"),
         ('env = { PJRT_DEVICE = "CPU" }', "env = { PJRT_DEVICE = 1 }", 11, "a table of texts"),
         ('env = { PJRT_DEVICE = "CPU" }', 'env = { "A B" = "1" }', 11, "no variable name"),
+        ("[agent]", "[prices]\ntarget = 'tpu-v99'\n[agent]", 19, "no price 'tpu-v99'"),
+        ("[agent]", "[prices.override]\nmine = 2.5\n[agent]", 19, "needs usd_per_hour"),
+        ("[agent]", "[prices.override]\nmine = {usd_per_hour = -1}\n[agent]", 19, "0 or more"),
         ("[agent]", "[criteria]\ngoal_rtoll = 1\n[agent]", 19, "goal_rtoll"),
     ],
 )
@@ -101,6 +104,18 @@ def test_mistakes_are_sentences_with_a_line(
     text = str(caught.value)
     assert says in text
     assert f"{file}, line {line}:" in text
+
+
+def test_prices_of_ones_own(file: Path) -> None:
+    own = """
+[prices]
+target = "mine"
+override = { mine = { usd_per_hour = 2.5, scope = "chip" }, tpu-v5e = 1.0 }
+"""
+    file.write_text(GOOD + own)
+    config = load(file)
+    assert config.prices.override["mine"] == {"usd_per_hour": 2.5, "scope": "chip"}
+    assert SessionConfig.from_json(config.to_json()) == config
 
 
 def test_what_is_no_toml_or_not_there(file: Path, tmp_path: Path) -> None:
