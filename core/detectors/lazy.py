@@ -15,6 +15,9 @@ from core.detectors.base import MIN_STEPS, WARMUP_STEPS, Detector, Look, Sightin
 MAX_RATE = 0.5
 #: Seconds of one compilation; the same tool.
 MAX_COMPILE_S = 300.0
+#: Compilations in so many successive steps after the warm-up are an alarm before step 10, which
+#: may be many minutes away where each takes half a minute (FACTS G: alert from step 3). Ours.
+EARLY_STEPS = 4
 
 
 def _window(at: Look) -> list[JSON]:
@@ -35,7 +38,10 @@ class Recompiles(Detector):
     """The graph is compiled in about every step."""
 
     NAME, CATEGORY = "recompile", "C4"
-    SOURCE = "PyTorch/XLA metrics analysis: CompileTime too frequent, > 0.5 a step after 10 steps"
+    SOURCE = (
+        "PyTorch/XLA metrics analysis: CompileTime too frequent, > 0.5 a step after 10 steps; "
+        "before that, ours: 4 steps in a row after the warm-up of 3 (FACTS G)"
+    )
     _LINE = re.compile(r"pt-xla-profiler: CompileTime too frequent")
 
     def look(self, at: Look) -> Sighting | None:
@@ -43,19 +49,34 @@ class Recompiles(Detector):
         steps = _window(at)
         found = _rate(steps, "compiles")
         lines = at.matching(self._LINE, 2)
-        if found is None and not lines:
-            return None
         evidence = []
         if found:
             seconds, _ = view.per_step(steps, "compile_s")
             evidence.append(f"compilations: {found[1]} ({seconds:.1f} s)")
+        else:
+            evidence += self._early(at)
+        if not evidence and not lines:
+            return None
         return Sighting(
             "the graph is compiled again in every step",
             evidence + lines,
             "Give every batch the same shapes (pad to a fixed length, weight instead of "
             "indexing with a mask) and keep changing Python numbers out of the graph.",
-            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps",
+            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
         )
+
+    @staticmethod
+    def _early(at: Look) -> list[str]:
+        """Steps after the warm-up and before step 10 of which the last few all compiled."""
+        if _window(at):
+            return []
+        steps = [s for s in at.last if (view.count(s.get("n")) or 0) > WARMUP_STEPS]
+        recent = steps[-EARLY_STEPS:]
+        if len(recent) < EARLY_STEPS or not all(view.count(s.get("compiles")) for s in recent):
+            return []
+        seconds, _ = view.per_step(recent, "compile_s")
+        span = f"{recent[0].get('n')} to {recent[-1].get('n')}"
+        return [f"compilations: one or more in each of the steps {span} ({seconds:.1f} s)"]
 
 
 @detector

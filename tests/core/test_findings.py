@@ -173,15 +173,28 @@ def test_parameters_that_changed_once_are_not_unchanged() -> None:
     assert attempt(change) == {}
 
 
-def test_recompiling_every_step_is_seen_from_step_10_on() -> None:
+def compiling(which: Callable[[int], bool]) -> Callable[[list[JSON], list[JSON]], None]:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:
-            step["compiles"] = 1
+            step["compiles"] = int(which(step["n"]))
 
-    assert set(attempt(change)) == {"recompile"}
-    assert set(attempt(change, count=10)) == {"recompile"}
-    assert attempt(change, count=9) == {}
-    assert attempt(change)["recompile"].category == "C4"
+    return change
+
+
+def test_recompiling_every_step_is_seen_after_four_steps_beyond_the_warm_up() -> None:
+    always = compiling(lambda n: True)
+    assert attempt(always, count=6) == {}
+    assert set(attempt(always, count=7)) == {"recompile"}
+    finding = attempt(always)["recompile"]
+    assert finding.category == "C4"
+    assert finding.evidence == ["compilations: 37 in the 37 steps up to step 40 (0.0 s)"]
+
+
+def test_recompiling_in_most_steps_is_seen_from_step_10_on() -> None:
+    mostly = compiling(lambda n: n % 4 != 0)
+    assert attempt(mostly, count=9) == {}
+    assert set(attempt(mostly, count=11)) == {"recompile"}
+    assert attempt(compiling(lambda n: n % 3 == 0), count=40) == {}
 
 
 @pytest.mark.parametrize(
@@ -299,7 +312,7 @@ def test_findings_of_a_run_that_goes_on_keep_their_ids() -> None:
         assert detect(scene.state, run_id) == found
         seen += [f.finding_id for f in found]
     assert set(seen) == {"r3.recompile"}
-    assert len(seen) == 7  # from step 10 on
+    assert len(seen) == 7  # from step 10 on; of 5 steps two are beyond the warm-up
 
 
 def test_asking_a_long_run_is_quick() -> None:
