@@ -121,3 +121,16 @@ def test_the_reference_judged_by_itself_passes_l1() -> None:
     play(scene, "ref.parity", "parity", "target")
     results = [r for r in measure(scene.state, "same")[0] if r.level == 1]
     assert {r.state for r in results} == {"pass"}
+
+
+def test_an_optimizer_made_before_the_move_is_seen_before_it_has_learned_nothing_for_long() -> None:
+    scene, attempt = session("optimizer-before-move", stopped=True)
+    state = scene.state
+    found = {f.opened.detector: f.category for f in state.findings.values()}
+    assert found["params_unchanged"] == "C2"
+    assert next(iter(found)) == "params_unchanged"  # nearer to the cause than slowness
+    assert {"L1.update", "L1.ties"} <= failed(scene)
+    evidence = state.findings[f"{attempt}.params_unchanged"].opened.evidence
+    assert evidence[0].startswith("AdamW updates 32 of 32 tensors that the model does not use")
+    assert outcome(state, state.runs[attempt]).kind == "silent"
+    assert state.measured_level == -1  # nobody has seen it run to its end
