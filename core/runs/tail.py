@@ -41,8 +41,10 @@ class RecordTail:
     def finish(self) -> list[Record | Malformed]:
         """All that is left, and lines that were cut off in mid-write as ``Malformed``."""
         found: list[Record | Malformed] = []
-        while more := self.read():
-            found += more
+        before, reached = -1, 0
+        while reached != before:  # a look may take in data and complete no line
+            found += self.read()
+            before, reached = reached, sum(file.offset for file in self._files.values())
         for file in self._files.values():
             if file.rest:
                 found.append(parse(file.rest))

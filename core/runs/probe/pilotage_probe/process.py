@@ -78,8 +78,19 @@ def report_error(where, error):
     write("probe_error", where=where, error=("%s: %s" % (type(error).__name__, error))[:500])
 
 
+_rss = (0.0, None)  # (when, MiB)
+
+
 def rss_mb():
-    """Resident memory of this process in MiB, or None where there is no /proc."""
+    """Resident memory of this process in MiB, half a second old at most; None without /proc."""
+    global _rss
+    now = time.monotonic()
+    if now - _rss[0] > 0.5:
+        _rss = (now, _read_rss())
+    return _rss[1]
+
+
+def _read_rss():
     try:
         with open("/proc/self/statm", "rb") as file:
             pages = int(file.read().split()[1])

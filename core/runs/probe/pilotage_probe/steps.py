@@ -222,6 +222,8 @@ def before_step(optimizer):
     cycle.groups = model.rates(optimizer)
     cycle.optimizer = type(optimizer).__name__
     cycle.samples = thread.take_samples(roots)
+    if not (_parity() or is_sparse(thread.steps + 1)):
+        return
     parameters = _watched(thread, optimizer, roots)
     if _parity():
         with_grad = [p.grad for p in parameters if p.grad is not None]
@@ -234,7 +236,7 @@ def before_step(optimizer):
         cycle.losses = [_value(loss) for loss in cycle.losses]
         for clip in cycle.clips:
             clip["total_norm"] = _value(clip["total_norm"])
-    elif is_sparse(thread.steps + 1) and not _lazy(parameters):
+    elif not _lazy(parameters):
         cycle.before = (parameters, process.backend.read(parameters))
         grads = [p.grad for p in parameters if p.grad is not None]
         cycle.grads_after = model.norm(process.backend.read(grads))

@@ -69,6 +69,8 @@ class Thread:
         alive = [(entry, module) for entry, module in alive if module is not None]
         alive.sort(key=lambda pair: -pair[0].elements)
         modules = [module for _, module in alive]
+        if len(modules) < 2:
+            return modules
         inner = set()
         for module in modules:
             inner.update(id(child) for child in module.modules() if child is not module)
