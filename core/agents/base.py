@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from core.events import JSON, AgentUsed
 
 TOOLS = ("read", "search", "edit", "patch", "write", "shell", "run", "verify")
-"""The tools of an agent; ``core.recorder_tools`` says what each does with its input."""
+"""The tools of an agent; ``core.recorder.tools`` says what each does with its input."""
 
 
 class Interrupted(Exception):

@@ -17,11 +17,11 @@ from core.config import SessionConfig
 from core.errors import PilotageError
 from core.findings import detect, resolved
 from core.levels import Criteria
-from core.recorder_command import Command
-from core.recorder_items import end_and_drain, end_event, record_events
-from core.recorder_jobs import Job, Jobs, RunStopped, until
-from core.recorder_journal import Journal
-from core.recorder_worktree import Worktree
+from core.recorder.command import Command
+from core.recorder.items import end_and_drain, end_event, record_events
+from core.recorder.jobs import Job, Jobs, RunStopped, until
+from core.recorder.journal import Journal
+from core.recorder.worktree import Worktree
 from core.runs.launcher import Ended, Launcher, Output, Records, RunHandle, RunSpec
 from core.runs.probe_setup import Mode
 from core.state_parts import Finding, Run

@@ -10,7 +10,7 @@ from core.effort import effort
 from core.state import fold
 from sessions.log import EventLog
 from sessions.opening import play_headless
-from tests.core.recording import make
+from tests.core.recorder.recording import make
 
 SCRIPT = """
 [[step]]

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from core.agents.base import TOOLS, ToolResult
 from core.errors import PilotageError
 from core.events import JSON
-from core.recorder_runs import Runs
-from core.recorder_shell import Shell
-from core.recorder_worktree import Worktree
+from core.recorder.runs import Runs
+from core.recorder.shell import Shell
+from core.recorder.worktree import Worktree
 from core.state_parts import level_name
 
 OUTPUT_LIMIT = 30_000

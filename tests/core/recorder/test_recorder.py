@@ -15,7 +15,7 @@ from core.state import SessionState, fold
 from core.state_parts import Run
 from sessions.audit import unsupported
 from sessions.log import EventLog
-from tests.core.recording import FOREVER, Console, make, record, recording
+from tests.core.recorder.recording import FOREVER, Console, make, record, recording
 
 
 def said(state: SessionState) -> list[str]:
@@ -339,8 +339,8 @@ async def test_a_changed_reference_is_not_run(tmp_path: Path) -> None:
             await console.until(lambda s: s.agent_end)
             (path2.parent / "reference" / "train.py").write_text("print('acc 1.0')\n")
             recorder._runs._ready.clear()  # type: ignore[union-attr]
-            from core.recorder_command import Command
-            from core.recorder_runs import _Plan
+            from core.recorder.command import Command
+            from core.recorder.runs import _Plan
 
             runs = recorder._runs
             assert runs is not None
@@ -518,7 +518,7 @@ async def test_a_full_disk_that_is_cleared_costs_nothing(
 async def test_a_lost_log_ends_the_run_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.recorder_journal.PATIENCE_S", 0.0)
+    monkeypatch.setattr("core.recorder.journal.PATIENCE_S", 0.0)
     path = make(tmp_path, '[[step]]\nrun = "python forever.py"\n', {"forever.py": FOREVER})
     seen: list[int] = []
 

@@ -7,7 +7,7 @@ All of it is closed as ``cut off`` before anything new begins, and the log says 
 from __future__ import annotations
 
 from core import events as ev
-from core.recorder_journal import Journal
+from core.recorder.journal import Journal
 from core.runs.leftovers import kill_leftovers
 from core.state import SessionState
 

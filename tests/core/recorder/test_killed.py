@@ -13,8 +13,8 @@ from core import events as ev
 from core.process import recorder_alive
 from sessions.log import EventLog
 from sessions.opening import start
-from tests.core.recording import Console, make
-from tests.core.test_recorder import alive, running, said
+from tests.core.recorder.recording import Console, make
+from tests.core.recorder.test_recorder import alive, running, said
 
 SCRIPT = """
 [[step]]

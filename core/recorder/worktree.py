@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from core.recorder_journal import Journal
+from core.recorder.journal import Journal
 from core.workspace import Workspace
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from core import events as ev
 from core.agents.base import Decision, Interrupted, ToolResult, Verdict
 from core.events import JSON, Event
-from core.recorder_journal import Journal
-from core.recorder_tools import Tools
+from core.recorder.journal import Journal
+from core.recorder.tools import Tools
 from core.state import SessionState
 
 T = TypeVar("T")

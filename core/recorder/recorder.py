@@ -25,15 +25,15 @@ from core.errors import PilotageError, SessionError
 from core.events import Event
 from core.log_protocol import Log
 from core.process import RECORDER_LOG, RecorderLock
-from core.recorder_acts import Acts
-from core.recorder_bridge import AgentBridge
-from core.recorder_command import base_env
-from core.recorder_journal import Journal
-from core.recorder_recovery import recover
-from core.recorder_runs import Runs
-from core.recorder_shell import Shell
-from core.recorder_tools import Tools
-from core.recorder_worktree import Worktree
+from core.recorder.acts import Acts
+from core.recorder.bridge import AgentBridge
+from core.recorder.command import base_env
+from core.recorder.journal import Journal
+from core.recorder.recovery import recover
+from core.recorder.runs import Runs
+from core.recorder.shell import Shell
+from core.recorder.tools import Tools
+from core.recorder.worktree import Worktree
 from core.workspace import Workspace
 
 LOOK_S = 1.0

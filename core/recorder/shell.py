@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.recorder_items import end_and_drain
+from core.recorder.items import end_and_drain
 from core.runs.launcher import Ended, Launcher, Output, RunHandle, RunSpec
 from core.workspace import Workspace
 
