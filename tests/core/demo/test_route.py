@@ -97,13 +97,19 @@ def migrated(edits: list[dict], into: Path) -> Path:
 
 def first_steps(project: Path, device: str, steps: int = 16) -> dict:
     # A process for each device: a CPU backward before the first XLA device breaks torch_xla.
+    # XLA's optimisation is off: a compile takes less than half the time, and a few steps are no
+    # slower for it.
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FIRST_STEPS, device, str(steps)],
         cwd=project,
-        env={**os.environ, "PJRT_DEVICE": "CPU"},
+        env={
+            **os.environ,
+            "PJRT_DEVICE": "CPU",
+            "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -146,21 +152,25 @@ def test_project_does_not_know_the_product() -> None:
             assert "pilotage" not in text and "xla" not in text, path
 
 
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The first 16 steps of the untouched project on the CPU."""
+    return first_steps(migrated([], tmp_path_factory.mktemp("reference") / "project"), "cpu")
+
+
 @pytest.mark.xla
-def test_faithful_stage_repeats_the_reference_losses(tmp_path: Path) -> None:
-    reference = first_steps(migrated([], tmp_path / "reference"), "cpu")
-    faithful = first_steps(migrated(endings()["faithful"], tmp_path / "faithful"), "xla")
+def test_faithful_stage_repeats_the_reference_losses(reference: dict, tmp_path: Path) -> None:
+    faithful = first_steps(migrated(endings()["faithful"], tmp_path / "project"), "xla")
     assert (reference["device"], faithful["device"]) == ("cpu", "xla")
+    assert len(faithful["losses"]) == 16
     assert faithful["trained"] == reference["trained"]
     assert faithful["losses"] == pytest.approx(reference["losses"], rel=1e-5)
     assert faithful["compiles"][-1] == 2  # step 1, and step 2 where the optimizer has its state
 
 
 @pytest.mark.xla
-def test_clip_after_step_leaves_the_reference_losses(tmp_path: Path) -> None:
-    reference = first_steps(migrated([], tmp_path / "reference"), "cpu", steps=6)
-    clipped_late = first_steps(
-        migrated(endings()["clip-after-step"], tmp_path / "late"), "xla", steps=6
-    )
-    assert clipped_late["losses"][0] == pytest.approx(reference["losses"][0], rel=1e-5)
-    assert clipped_late["losses"][-1] != pytest.approx(reference["losses"][-1], rel=1e-5)
+def test_clip_after_step_leaves_the_reference_losses(reference: dict, tmp_path: Path) -> None:
+    late = first_steps(migrated(endings()["clip-after-step"], tmp_path / "project"), "xla", 6)
+    assert late["losses"][0] == pytest.approx(reference["losses"][0], rel=1e-5)
+    # Adam hides the scale of a gradient: the first two steps are the same with and without clipping.
+    assert late["losses"][5] != pytest.approx(reference["losses"][5], rel=1e-5)
