@@ -21,9 +21,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-if __name__ != "__main__":
+if TYPE_CHECKING or __name__ != "__main__":
     from core.runs import processes
 else:
     # Run as a script with -I, which leaves the script's own directory out of the path.
