@@ -36,6 +36,13 @@ class PilotageApp(App[str]):
         Binding("ctrl+q", "leave", "leave", show=False, priority=True),
     ]
 
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-narrow"),
+        (100, "-medium"),
+        (150, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
+
     def __init__(
         self,
         path: Path | None = None,

@@ -71,12 +71,6 @@ class CockpitScreen(Operating):
         Binding("minus", "do('slower', True)", show=False),
         Binding("plus,equals_sign", "do('faster', True)", show=False),
     ]
-    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
-        (0, "-narrow"),
-        (100, "-medium"),
-        (150, "-wide"),
-    ]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]  # noqa: RUF012
 
     _told_error = ""
     _memo: dict[object, Any]

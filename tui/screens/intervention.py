@@ -18,7 +18,7 @@ from tui.theme import palette
 from tui.wording import clock
 
 KINDS = ("guidance", "code", "environment", "permission", "restart", "other")
-TRIGGERS = ("asked", "failed run", "finding", "refuted claim", "no progress", "own review")
+TRIGGERS = ("asked", "failed run", "finding", "refuted", "stuck", "review")
 CATEGORIES = ("C1", "C2", "C3", "C4", "C5", "C6", "none")
 NECESSITIES = ("required", "helpful", "not needed")
 YES_NO = ("no", "yes")
@@ -33,9 +33,9 @@ MEANINGS = {
     "asked": "the agent asked",
     "failed run": "a run failed",
     "finding": "a detector saw something",
-    "refuted claim": "the agent claimed what the measurement refutes",
-    "no progress": "the agent went in circles, or stood still",
-    "own review": "you saw it yourself",
+    "refuted": "the agent claimed what the measurement refutes",
+    "stuck": "the agent went in circles, or stood still",
+    "review": "you saw it yourself",
     "C1": "environment and dependencies",
     "C2": "CUDA and device assumptions",
     "C3": "library interactions",
@@ -45,6 +45,8 @@ MEANINGS = {
     "none": "no failure category",
     "required": "without it the migration would not have gone on",
     "helpful": "it would have got there, later",
+    "yes": "belongs to the subset that the study counts apart",
+    "no": "does not belong to the subset that the study counts apart",
     "not needed": "seen afterwards, it changed nothing",
 }
 
@@ -60,10 +62,9 @@ class Field(Static, can_focus=True):
     class Changed(Message):
         """Another choice, or another field in focus."""
 
-    def __init__(self, name: str, choices: Sequence[str], value: str = "", label: str = "") -> None:
+    def __init__(self, name: str, choices: Sequence[str], value: str = "") -> None:
         super().__init__(id=f"field-{name}", classes="field", markup=False)
         self.field, self.choices, self.value = name, choices, value
-        self.label = label or name
 
     def on_mount(self) -> None:
         """Draw the choices."""
@@ -71,13 +72,12 @@ class Field(Static, can_focus=True):
 
     def _draw(self) -> None:
         colours = palette(self.app)
-        text = Text(f"{self.label:<11}", colours.strong if self.has_focus else colours.muted)
+        text = Text(f"{self.field:<10}", colours.strong if self.has_focus else colours.muted)
         text.append("▸ " if self.has_focus else "  ", colours.accent)
         for choice in self.choices:
             chosen = choice == self.value
             style = colours.key if chosen else colours.plain
             text.append(f"[{choice}]" if chosen else f" {choice} ", style)
-            text.append(" ")
         self.update(text)
 
     def action_move(self, step: int) -> None:
@@ -102,18 +102,18 @@ class Field(Static, can_focus=True):
         self._draw()
         self.post_message(self.Changed())
 
-    def on_focus(self) -> None:
-        """The field in focus is marked."""
-        self._changed()
-
-    def on_blur(self) -> None:
-        """And no longer."""
-        self._draw()
+    def watch_has_focus(self, focus: bool) -> None:
+        """The field in focus is marked, and its choice explained."""
+        super().watch_has_focus(focus)
+        if focus:
+            self._changed()
+        else:
+            self._draw()
 
 
 def guesses(state: SessionState) -> dict[str, str]:
     """What the form proposes, from what is known at the moment; nothing of it is saved unseen."""
-    found = {"kind": "guidance", "trigger": "own review", "category": "", "necessity": ""}
+    found = {"kind": "guidance", "trigger": "review", "category": "", "necessity": ""}
     last = next(reversed([r for r in state.attempts if not r.running]), None)
     unresolved = [f for f in state.findings.values() if f.open]
     if state.pending_ask is not None:
@@ -152,7 +152,7 @@ class InterventionForm(Dialog):
         yield Field("trigger", TRIGGERS, self._proposed["trigger"])
         yield Field("category", CATEGORIES, self._proposed["category"])
         yield Field("necessity", NECESSITIES, self._proposed["necessity"])
-        yield Field("subset", YES_NO, "no", label="subset flag")
+        yield Field("subset", YES_NO, "no")
         yield Input(placeholder="minutes it took you (empty: as measured)", id="minutes")
         yield Static("", id="meaning", markup=False)
         yield Static("", id="problem", markup=False)
