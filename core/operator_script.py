@@ -1,8 +1,8 @@
 """An operator out of a script, for a session that nobody watches (``--headless``).
 
 It sees what a console sees, the log, and does what a console does, append ``operator.*`` events
-to it, as source ``console:script``. It gives no heartbeats: nobody was there, and the
-accounting of the operator's time must say so.
+to it, as source ``console:script``. It neither attaches nor gives heartbeats: nobody was there,
+and the accounting of the operator's time must say so.
 """
 
 from __future__ import annotations
@@ -73,19 +73,16 @@ class ScriptedOperator:
                 self._append(answer)
 
     async def leave(self) -> None:
-        """Give up what is not done yet, and detach."""
+        """Give up what is not done yet."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if "script" in self._state.consoles:
-            self._append(ev.OperatorDetached("script"))
 
     def _begin(self, opened: ev.SessionOpened) -> None:
         agent = opened.config.get("agent", {})
         self._speed = float(agent.get("speed", 1.0))
         if agent.get("script"):
             self._acts = list(load(Path(agent["script"])).operator)
-        self._append(ev.OperatorAttached("script", AUTHOR, "none"))
 
     def _fitting(self, on: str, what: str) -> Act | None:
         return next((a for a in self._acts if a.on == on and a.match.lower() in what.lower()), None)

@@ -69,9 +69,8 @@ async def test_the_script_plays_the_operator(tmp_path: Path) -> None:
     assert all(
         e.source == "console:script" for e in events if isinstance(e.body, ev.OperatorDecided)
     )
-    # Nobody was there: no heartbeat, and no more active time than the one sign of attaching.
-    assert not any(isinstance(e.body, ev.OperatorHeartbeat) for e in events)
-    assert effort(state).active <= 30
+    # Nobody was there, so nobody's time was spent.
+    assert set(effort(state).active_s.values()) == {0}
     text = "\n".join(lines)
     for part in ("run #1, reference", "agent asks: May I run: touch denied", "operator: allow",
                  "agent claims L0", "measured: none", "agent: last"):  # fmt: skip
