@@ -158,15 +158,19 @@ def parting(cockpit: CockpitScreen) -> str:
     return f"No recorder runs for this session: `pilotage run --resume {name}` starts one."
 
 
-def run_console(path: Path | str, replay: bool = False) -> None:
+def run_console(
+    path: Path | str, replay: bool = False, *, speed: float = 4.0, position: int | None = None
+) -> None:
     """Open the cockpit on a session file until the operator leaves; prints a parting sentence.
 
-    Raises :class:`PilotageError` (a sentence) where there is no such file.
+    ``speed`` and ``position`` (an event's number, at which the clock is held) are those of a
+    replay. Raises :class:`PilotageError` (a sentence) where there is no such file.
     """
     file = Path(path)
     if not file.is_file():
         raise PilotageError(f"There is no session file {file}.")
-    sentence = PilotageApp(file, replay=replay).run()
+    feed = ReplayFeed(file, speed=speed, position=position) if replay else None
+    sentence = PilotageApp(file, replay=replay, feed=feed).run()
     if sentence:
         print(sentence)
 

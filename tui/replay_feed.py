@@ -30,12 +30,13 @@ class ReplayFeed:
         *,
         speed: float = 4.0,
         playing: bool = True,
+        position: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.path = path
         self.state = SessionState()
         self.error = ""
-        self._speed, self._playing = speed, playing
+        self._speed, self._playing, self._position = speed, playing, position
         self._monotonic = monotonic
         self._last: float | None = None
         self._ready: tuple[Replay, Playback] | None = None
@@ -66,6 +67,9 @@ class ReplayFeed:
             return
         playback = Playback(replay.events, self._speed)
         playback.playing = self._playing
+        if self._position is not None:
+            playback.seek(self._position)
+            playback.playing = False
         self._ready = (replay, playback)
 
     def pump(self) -> bool:

@@ -40,7 +40,7 @@ async def test_approve_writes_the_decision(tmp_path: Path) -> None:
         [event] = await c.stores("operator.decided")
         assert (event.body.ask_id, event.body.decision) == ("a1", "allow")
         assert event.source == c.screen.pen.source
-        await c.shows("you approved")
+        await c.shows("approved by")
         assert "WAITING ON YOU" not in c.text()
 
 
@@ -70,7 +70,7 @@ async def test_deny_asks_for_a_reason(tmp_path: Path) -> None:
         await c.press(*"not here", "enter")
         [event] = await c.stores("operator.decided")
         assert (event.body.decision, event.body.reason) == ("deny", "not here")
-        await c.shows("you denied after", "not here")
+        await c.shows("denied by", "not here")
 
 
 async def test_deny_can_be_left(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_edit_allows_the_changed_input(tmp_path: Path) -> None:
         await c.press("ctrl+s")
         [event] = await c.stores("operator.decided")
         assert (event.body.decision, event.body.input) == ("edit", {"command": "pip list"})
-        await c.shows("you edited after")
+        await c.shows("edited by")
 
 
 async def test_a_question_is_answered_in_words(tmp_path: Path) -> None:
@@ -425,3 +425,12 @@ async def test_the_palette_knows_the_actions(tmp_path: Path) -> None:
         await c.shows("diff basis  (b)")
         await c.press("enter")
         await c.shows("diff · last step")
+
+
+async def test_stale_checks_say_why_once(tmp_path: Path) -> None:
+    story = demo("refuted")
+    story.snapshot(3, "", [])
+    async with cockpit(tmp_path, story) as c:
+        await c.shows("L0   yes    ~ stale", "L1   yes    ~ stale", "L3   yes    ~ stale")
+        assert c.text().count("The code has changed: measured on tree 2222222") == 1
+        await c.shows("measured none  claimed L3 unproven")

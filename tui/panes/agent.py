@@ -108,7 +108,8 @@ def _row(
     if entry.kind == "asked" and ask is not None:
         return _asked(entry, ask, view, colours)
     if entry.kind == "messaged":
-        lead, style = "you ", colours.accent
+        who = one_line(message.author, 16) if message is not None else ""
+        lead, style = f"{who or 'operator'} ", colours.accent
         text = Text().append(block(entry.text), colours.plain)
         if message is not None:
             sent = message.delivered_ts_us is not None
@@ -123,10 +124,10 @@ def _row(
         "started": ("● ", colours.ok, ""),
         "finished": ("■ ", colours.ok, "finished"),
         "failed": ("✗ ", colours.bad, "failed"),
-        "interrupted": ("x ", colours.warn, "you interrupted"),
-        "paused": ("‖ ", colours.warn, "you paused"),
-        "resumed": ("▶ ", colours.ok, "you resumed"),
-        "requested": ("you ", colours.accent, "asked for"),
+        "interrupted": ("x ", colours.warn, "interrupted by the operator"),
+        "paused": ("‖ ", colours.warn, "paused by the operator"),
+        "resumed": ("▶ ", colours.ok, "resumed by the operator"),
+        "requested": ("! ", colours.accent, "the operator asked for"),
         "recovered": ("! ", colours.bad, "recorder restarted"),
     }.get(entry.kind, ("· ", colours.muted, entry.kind))
     text = Text().append(words, style)
@@ -163,8 +164,11 @@ def _asked(entry: Entry, ask: Ask, view: View, colours: Palette) -> Row:
     pending = ask.pending
     text = Text()
     if ask.body.tool:
-        text.append("wants to " + tool_wish(ask.body.tool, ask.body.input), colours.strong)
-        if ask.body.question:
+        wish = tool_wish(ask.body.tool, ask.body.input)
+        text.append(f"wants to {wish}", colours.strong)
+        subject = wish.partition(" ")[2]
+        # "May I run: rm x" adds nothing to "wants to run rm x"; other words of its own do.
+        if ask.body.question and not (subject and ask.body.question.endswith(subject)):
             text.append("\n" + block(ask.body.question), colours.plain)
     else:
         text.append(block(ask.body.question), colours.strong)
@@ -191,14 +195,15 @@ def answer(ask: Ask) -> str:
     if ask.decision is None:
         return "closed without an answer" + (f" ({ask.closed})" if ask.closed else "")
     took = span(((ask.decided_ts_us or ask.ts_us) - ask.ts_us) / 1e6)
-    word = {"allow": "✓ you approved", "deny": "✗ you denied", "edit": "✓ you edited"}.get(
+    word = {"allow": "✓ approved", "deny": "✗ denied", "edit": "✓ edited"}.get(
         ask.decision.decision, one_line(ask.decision.decision, 20)
     )
+    who = f" by {one_line(ask.decision.author, 24)}" if ask.decision.author else ""
     reason = f": {one_line(ask.decision.reason, 200)}" if ask.decision.reason else ""
     changed = ""
     if ask.decision.decision == "edit" and ask.decision.input is not None:
         changed = f": {tool_wish(ask.body.tool, ask.decision.input)}" if ask.body.tool else ""
-    return f"{word} after {took}{changed}{reason}"
+    return f"{word}{who} after {took}{changed}{reason}"
 
 
 def as_json(value: dict[str, Any]) -> str:

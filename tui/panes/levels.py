@@ -81,18 +81,32 @@ class LevelPane(Pane):
     def _ladder(self, view: View, colours: Palette) -> Iterator[Row]:
         ladder = view.ladder
         yield Row(Text("     claim  measured", colours.muted, no_wrap=True))
+        reasons: set[str] = set()
         for level in ladder.levels:
             yield _level_row(level, view.state, colours)
             shown = level.checks if level.level in self._open else _worth_showing(level)
             for check in shown:
                 yield _check_row(check, view.state, colours)
+            if level.level not in self._open:
+                yield from _stale_rows(level, reasons, colours)
         if ladder.note:
             yield Row(Text(ladder.note, colours.warn), lead=Text(" "))
         yield Row(Text())
 
 
 def _worth_showing(level: LevelStatus) -> list[CheckStatus]:
-    return [c for c in level.checks if c.state in (FAIL, STALE, WAIVED)]
+    return [c for c in level.checks if c.state in (FAIL, WAIVED)]
+
+
+def _stale_rows(level: LevelStatus, said: set[str], colours: Palette) -> Iterator[Row]:
+    """Why checks of a folded level are stale: each reason once, for it is mostly the same one."""
+    for check in level.checks:
+        if check.state == STALE and check.why not in said:
+            said.add(check.why)
+            lead = Text("  ~ ", colours.warn)
+            yield Row(
+                Text(one_line(check.why, 160), colours.muted), f"check:{check.check.id}", lead
+            )
 
 
 def _level_row(level: LevelStatus, state: SessionState, colours: Palette) -> Row:
