@@ -288,7 +288,11 @@ def demo(until: str = "waiting") -> Story:
 
 def write(path: Path, story: Story) -> Path:
     """The story as a real session file at ``path``."""
-    with EventLog.create(path) as log, mock.patch("time.monotonic_ns") as mono:
+    with (
+        EventLog.create(path) as log,
+        mock.patch("time.monotonic_ns") as mono,
+        mock.patch("sessions.log.boot_id", return_value="a boot before this one"),
+    ):
         for new in story.new:
             # The monotonic clock goes with the story's, not with the speed of this disk.
             mono.return_value = (new.ts_us or 0) * 1000

@@ -63,6 +63,8 @@ class LevelPane(Pane):
             sum(1 for f in state.findings.values() if f.recategorised_by),
             len(state.findings),
             len(state.usage),
+            len(state.signals),
+            len(state.phases),
             len(state.interventions),
             view.second if view.acting else view.state.seq,
             tuple(self._open),

@@ -103,6 +103,7 @@ class RowList(ScrollView, can_focus=True):
         self._lines: list[tuple[int, Text]] = []
         self._starts: list[int] = []
         self._follow = follow
+        self._at_end = follow
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -117,11 +118,9 @@ class RowList(ScrollView, can_focus=True):
         """Show ``rows``; scroll position and cursor stay where they were."""
         if list(rows) == self._rows:
             return  # an idle cockpit sends nothing
-        at_end = self._follow and self.scroll_offset.y >= self.max_scroll_y - 1
         self._rows = list(rows)
         self._flow()
-        if at_end and not self.cursor:
-            self.call_after_refresh(self.scroll_end, animate=False, immediate=True)
+        self._keep_end()
 
     def _flow(self) -> None:
         width = max(8, self.scrollable_content_region.width - GUTTER)
@@ -135,8 +134,24 @@ class RowList(ScrollView, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         """Wrap again for the new width."""
         self._flow()
-        if self._follow and not self.cursor:
-            self.scroll_end(animate=False)
+        self._keep_end()
+
+    def _keep_end(self) -> None:
+        if self._at_end and not self.cursor:
+            # The height, and so the last line in sight, is known only after the layout.
+            self.call_after_refresh(self._to_end)
+
+    def _to_end(self) -> None:
+        if self._at_end and not self.cursor:
+            self.scroll_to(y=max(0, len(self._lines) - self.size.height), animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """A scroll away from the end ends following; one back to it begins it again."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._follow and new_value >= self.max_scroll_y:
+            self._at_end = True
+        elif new_value < old_value:
+            self._at_end = False
 
     def render_line(self, y: int) -> Strip:
         """One line of the list, with the cursor's sign in the gutter."""
@@ -177,9 +192,7 @@ class RowList(ScrollView, can_focus=True):
             return
         place = keys.index(at) + step
         if place >= len(keys) and self._follow:
-            self.cursor = ""  # beyond the last row: follow the end again
-            self.scroll_end(animate=False)
-            self.refresh()
+            self._follow_again()  # beyond the last row
             return
         self._put(keys[max(0, min(place, len(keys) - 1))])
 
@@ -195,9 +208,7 @@ class RowList(ScrollView, can_focus=True):
     def action_edge(self, step: int) -> None:
         """The first or last row; at the end of a following list, follow again."""
         if step > 0 and self._follow:
-            self.cursor = ""
-            self.scroll_end(animate=False)
-            self.refresh()
+            self._follow_again()
             return
         keys = self._keys()
         if keys:
@@ -206,6 +217,11 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_home(animate=False)
         else:
             self.scroll_end(animate=False)
+
+    def _follow_again(self) -> None:
+        self.cursor, self._at_end = "", True
+        self._to_end()
+        self.refresh()
 
     def _put(self, index: int, scroll: bool = True) -> None:
         self.cursor = self._rows[index].key
