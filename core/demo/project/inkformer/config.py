@@ -11,7 +11,7 @@ from pathlib import Path
 class Config:
     width: int = 64
     heads: int = 4
-    layers: int = 2
+    layers: int = 1
     dropout: float = 0.0
     mask_rate: float = 0.15  # share of the ink tokens hidden from the model in training
     ink_weight: float = 0.5  # weight of the masked-ink loss beside the digit loss
