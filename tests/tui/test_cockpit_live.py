@@ -10,6 +10,7 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from core import events as ev
+from core.errors import SessionError
 from core.events import NewEvent
 from tests.tui.driving import AFTER_US, Console, cockpit
 from tests.tui.session_events import TREES, demo
@@ -258,15 +259,23 @@ async def test_without_a_recorder_the_header_says_what_to_do(tmp_path: Path) -> 
 async def test_restart_starts_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Path] = []
 
-    def start(session_dir: Path) -> int:
-        started.append(session_dir)
-        return 77
-
-    monkeypatch.setattr("core.process.start_recorder", start)
+    monkeypatch.setattr("sessions.opening.start", started.append)
     async with cockpit(tmp_path, alive=False) as c:
         await c.press("R")
-        await c.shows("The recorder is back (pid 77).")
-        assert started == [c.path.parent]
+        await c.shows("The recorder is back.")
+        assert started == [c.path]
+
+
+async def test_a_recorder_that_does_not_start_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(path: Path) -> None:
+        raise SessionError("The recorder of x did not start. Its log says why.")
+
+    monkeypatch.setattr("sessions.opening.start", start)
+    async with cockpit(tmp_path, alive=False) as c:
+        await c.press("R")
+        await c.shows("did not start. Its log says why.")
 
 
 async def test_a_disk_that_refuses_is_a_sentence_and_the_words_stay(tmp_path: Path) -> None:
@@ -277,8 +286,6 @@ async def test_a_disk_that_refuses_is_a_sentence_and_the_words_stay(tmp_path: Pa
         real = pen._append
 
         def refuse(new: Any) -> Any:
-            from core.errors import SessionError
-
             raise SessionError("The disk is full. Free some space, then try again.")
 
         pen._append = refuse

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from tests.tui.driving import AFTER_US
+from tests.tui.driving import AFTER_US, screen_text
 from tests.tui.session_events import demo, write
 from tui.app import PilotageApp
 from tui.feed import LiveFeed
@@ -67,9 +67,22 @@ def opened(
                 await pilot.pause(0.02)
         assert app.cockpit is not None
         app.cockpit.draw()
-        await pilot.pause(0.2)
+        await settled(app, pilot)
 
     return app, ready
+
+
+async def settled(app: PilotageApp, pilot: Pilot[Any]) -> None:
+    """Wait until the screen has stayed as it is for half a second."""
+    before, same = "", 0
+    for _ in range(200):
+        await pilot.pause(0.1)
+        now = screen_text(app)
+        same = same + 1 if now == before else 0
+        before = now
+        if same == 5:
+            return
+    raise AssertionError(f"the screen never comes to rest:\n{before}")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -12,6 +12,9 @@ from tui.widgets.timeline import Timeline
 from tui.widgets.timeline_layout import Moment as Mark
 from tui.wording import one_line
 
+EDGE_US = 5_000_000
+"""Microseconds after which the right edge of a live strip is moved at the earliest."""
+
 
 class TimelinePane(Vertical):
     """The strip. In a replay it shows what is still to come, too."""
@@ -31,9 +34,10 @@ class TimelinePane(Vertical):
         whole = view.whole or view.state
         strip = self.query_one(Timeline)
         position = view.state.last_ts_us if view.replay or view.past else None
-        # A live strip grows; drawing it anew once a second is enough for its right edge.
+        # A live strip grows at its right edge, which need not be drawn anew for less than a cell.
         end = whole.last_ts_us if view.replay else max(view.live_us, whole.last_ts_us)
-        stamp = (id(whole), len(whole.moments), end // 1_000_000, position, view.playing)
+        tick = max(EDGE_US, (end - whole.first_ts_us) // max(1, self.size.width))
+        stamp = (id(whole), len(whole.moments), end // tick, position, view.playing)
         if stamp == self._drawn:
             return
         self._drawn = stamp

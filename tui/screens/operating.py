@@ -172,16 +172,16 @@ class Operating(Looking):
     @work(group="dialog", exclusive=True)
     async def act_restart(self) -> None:
         """Start the recorder again."""
-        from core.process import start_recorder
+        from sessions.opening import start
 
         assert isinstance(self.feed, LiveFeed)
         self.say("Starting the recorder …")
         try:
-            pid = await asyncio.to_thread(start_recorder, self.feed.path.parent)
+            await asyncio.to_thread(start, self.feed.path)
         except (PilotageError, OSError) as err:
             self.say(f"The recorder did not start: {err}", bad=True)
             return
-        self.say(f"The recorder is back (pid {pid})." if pid else "A recorder runs already.")
+        self.say("The recorder is back. The transcript says what was cut off.")
 
     # --- on record ---------------------------------------------------------------------------
 
