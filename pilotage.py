@@ -105,7 +105,7 @@ def cli(ctx: click.Context) -> None:
         run_home()
 
 
-@cli.command()
+@cli.command(short_help="Play a real migration of a small project.")
 @click.option("--headless", is_flag=True, help="Play it without a terminal, operator included.")
 @click.option("--script", type=click.Path(dir_okay=False), help="Another agent script (TOML).")
 @click.option("--keep/--no-keep", default=True, help="Keep the session afterwards (headless).")
@@ -139,7 +139,7 @@ def demo(
     _supervise(config, headless=headless, attach=True, as_json=as_json, keep=keep)
 
 
-@cli.command()
+@cli.command(short_help="Start a migration and open the cockpit on it.")
 @click.argument("config", type=click.Path(), required=False, default="pilotage.toml")
 @click.option("--headless", is_flag=True, help="No cockpit: the script's operator answers.")
 @click.option("--no-attach", is_flag=True, help="Start the recorder, print the session, leave.")
@@ -196,7 +196,7 @@ def _supervise(
         from sessions.report import describe, result_of
 
         play_headless(path, say=lambda line: click.echo(line, err=True))
-        result = result_of(path)
+        result = result_of(path, finished=True)
         show(result, describe(result), as_json)
         if not keep:
             import shutil
@@ -218,7 +218,7 @@ def _attach(path: Path, only_say: bool, as_json: bool) -> None:
     run_console(path)
 
 
-@cli.command()
+@cli.command(short_help="Open the cockpit on a session.")
 @session_argument
 def attach(session: str) -> None:
     """Open the cockpit on a session that is being recorded (or was).
@@ -231,7 +231,7 @@ def attach(session: str) -> None:
     run_console(find(session))
 
 
-@cli.command()
+@cli.command(short_help="Play a recorded session in the cockpit.")
 @session_argument
 @click.option("--speed", type=click.FloatRange(0.5, 64), default=4.0, show_default=True)
 @click.option("--at", "position", type=click.IntRange(0), help="Start at this event number.")
@@ -255,7 +255,7 @@ def replay(session: str, speed: float, position: int | None, as_json: bool) -> N
     run_console(path, replay=True, speed=speed, position=position)
 
 
-@cli.command()
+@cli.command(short_help="List the sessions.")
 @json_option
 def sessions(as_json: bool) -> None:
     """List the sessions: state, measured and claimed level, attempts, last activity."""
@@ -265,7 +265,7 @@ def sessions(as_json: bool) -> None:
     show({"sessions": as_rows(entries)}, describe(entries), as_json)
 
 
-@cli.command()
+@cli.command(short_help="Write a table of a session: CSV, JSON Lines, Markdown.")
 @session_argument
 @click.argument("what", default="interventions")
 @click.option(
@@ -273,8 +273,12 @@ def sessions(as_json: bool) -> None:
     show_default=True,
 )  # fmt: skip
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="File (default: print it).")
-def export(session: str, what: str, fmt: str, output: str | None) -> None:
-    """Export a table of a session: interventions, attempts, checks or findings.
+@json_option
+def export(session: str, what: str, fmt: str, output: str | None, as_json: bool) -> None:
+    """Export a table of a session as CSV, JSON Lines or Markdown.
+
+    WHAT: interventions (the default), attempts, checks, findings, runs, levels, claims, usage
+    or asks.
 
     Every row says which session, event and chain hash it comes from; exporting the same log
     twice gives the same bytes.
@@ -284,13 +288,18 @@ def export(session: str, what: str, fmt: str, output: str | None) -> None:
       pilotage export melora interventions > interventions.csv
       pilotage export melora attempts --format jsonl -o attempts.jsonl
     """
-    from sessions.export import export_file
+    from sessions.export import as_object, export_file
     from sessions.home import find
 
+    if as_json:
+        if output:
+            fail("--json prints an object; with -o, choose a --format instead.")
+        show(as_object(find(session), what), "", as_json)
+        return
     export_file(find(session), what, fmt, Path(output) if output else None)
 
 
-@cli.command()
+@cli.command(short_help="Verify a session's log and its verdicts.")
 @session_argument
 @json_option
 def check(session: str, as_json: bool) -> None:
@@ -306,7 +315,7 @@ def check(session: str, as_json: bool) -> None:
     raise click.exceptions.Exit(HOLDS if result["holds"] else DOES_NOT_HOLD)
 
 
-@cli.command()
+@cli.command(short_help="Make the derived tables anew from the log.")
 @session_argument
 @json_option
 def rebuild(session: str, as_json: bool) -> None:
@@ -319,7 +328,7 @@ def rebuild(session: str, as_json: bool) -> None:
     show({"tables": counts}, text, as_json)
 
 
-@cli.command()
+@cli.command(short_help="Say what is there and what is missing.")
 @python_option
 @json_option
 def doctor(python: str | None, as_json: bool) -> None:

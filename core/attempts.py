@@ -33,15 +33,15 @@ def outcome(state: SessionState, run: Run) -> Outcome:
     A silent failure is one that raised no error (DESIGN 7): exit 0, but a detector opened a
     finding on it, or a check of L0-L3 that was measured on it, or on the parity run of its
     tree, failed. A run that was stopped while it showed such a finding counts too: it was not
-    given the time to fail by itself. A finding that a later run resolved still speaks for this run; one that the
-    operator closed does not. L4 says whether the run is worth its time, not whether it failed.
+    given the time to fail by itself. A finding that a later run resolved still speaks for this
+    run; one that the operator closed does not. L4 says whether the run is worth its time, not whether it failed.
     """
     end = run.ended
     if end is None:
         return Outcome("running", "running")
     findings = findings_of(state, run)
     if end.reason == "stopped" and findings:
-        return Outcome("silent", f"stopped: {_words(findings[0])}")
+        return Outcome("silent", f"stopped, with {_all_words(findings)}")
     if end.reason in ("stopped", "cut off"):
         return Outcome(end.reason, end.text or end.reason)
     if not run.ok_exit:
@@ -49,7 +49,7 @@ def outcome(state: SessionState, run: Run) -> Outcome:
         loud = [f for f in findings if not f.opened.silent] or findings
         return Outcome("loud", how + (f": {_words(loud[0])}" if loud else ""))
     if findings:
-        return Outcome("silent", "exit 0, but " + "; ".join(_words(f) for f in findings[:3]))
+        return Outcome("silent", f"exit 0, but {_all_words(findings)}")
     results = checks_of(state, run)
     bad = [r.body for r in results if r.body.state == FAIL]
     if bad:
@@ -61,6 +61,11 @@ def outcome(state: SessionState, run: Run) -> Outcome:
 
 def _words(finding: Finding) -> str:
     return f"{finding.category} {finding.opened.title}"
+
+
+def _all_words(findings: list[Finding]) -> str:
+    shown = "; ".join(_words(f) for f in findings[:3])
+    return shown + (f"; and {len(findings) - 3} more" if len(findings) > 3 else "")
 
 
 def findings_of(state: SessionState, run: Run) -> list[Finding]:

@@ -16,6 +16,7 @@ from core.events import FindingOpened, FindingResolved
 from core.records_view import steps_done
 from core.state import SessionState
 from core.state_parts import Finding, Run
+from core.verify.subject import is_target_run
 
 #: What is nearer to a cause comes first: an error, then learning, then placement, then speed.
 _ORDER = [module.__name__ for module in (loud, training, placement, lazy)]
@@ -71,8 +72,9 @@ def _opened(run_id: str, detector: Detector, sighting: Sighting) -> FindingOpene
 def resolved(state: SessionState, run_id: str) -> list[FindingResolved]:
     """The open findings of earlier runs that an ended run shows to be over.
 
-    It must be a run of the same purpose and command, have got as far (ended with exit 0, or
-    taken more steps than the run of the finding), and show the same detector nothing.
+    It must be a run of the same purpose, of the same command or of the target's, have got as far
+    (ended with exit 0, or taken as many steps as the run of the finding), and show the same
+    detector nothing.
     """
     run = state.runs.get(run_id)
     if run is None or run.ended is None:
@@ -90,7 +92,11 @@ def _as_far(state: SessionState, finding: Finding, run: Run) -> bool:
     if before is None or before.number >= run.number:
         return False
     old, new = before.started, run.started
-    if (old.purpose, old.of, old.command) != (new.purpose, new.of, new.command):
+    if (old.purpose, old.of) != (new.purpose, new.of):
+        return False
+    # The target command is what a session is about: what a shorter command showed of the same
+    # code is settled by it too, never the other way round.
+    if old.command != new.command and not is_target_run(state, run):
         return False
     reached, then = steps_done(run) or 0, steps_done(before) or 0
     if not finding.opened.silent:

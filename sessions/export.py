@@ -19,7 +19,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -165,6 +165,18 @@ def export_file(path: Path, what: str, fmt: str, output: Path | None = None) -> 
         part.unlink(missing_ok=True)
         raise SessionError(f"{output} can't be written ({err.strerror}).") from err
     return about
+
+
+def as_object(path: Path, what: str) -> dict[str, Any]:
+    """One of ``EXPORTS`` as one JSON object: what it stands for, its columns, and its rows."""
+    lines = io.StringIO()
+    about = export(path, what, "jsonl", lines)
+    return {
+        "what": what,
+        **asdict(about),
+        "columns": list(columns(what)),
+        "rows": [json.loads(line) for line in lines.getvalue().splitlines()],
+    }
 
 
 def _chosen(what: str) -> Export:

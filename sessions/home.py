@@ -12,6 +12,9 @@ from core.errors import SessionError
 
 DB_NAME = "session.db"
 
+RECORDED = Path(__file__).resolve().parent / "recorded"
+"""Sessions that ship with the product, by name: to look at, and to replay without torch."""
+
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
@@ -81,8 +84,8 @@ def session_ids() -> list[str]:
 def find(session_ref: str | Path) -> Path:
     """The session file that a reference names.
 
-    A reference is an id, an unambiguous beginning of one, or the path of a session file or of
-    its directory. Raises :class:`SessionError` where it names none or several.
+    A reference is an id, an unambiguous beginning of one, the path of a session file or of its
+    directory, or, where no session of one's own has that id, the name of a recorded one. Raises :class:`SessionError` where it names none or several.
     """
     text = str(session_ref)
     if isinstance(session_ref, Path) or "/" in text or text.endswith(".db"):
@@ -95,6 +98,8 @@ def find(session_ref: str | Path) -> Path:
     ids = session_ids()
     if text in ids:
         return session_dir(text) / DB_NAME
+    if _ID.fullmatch(text) and (RECORDED / text / DB_NAME).is_file():
+        return RECORDED / text / DB_NAME
     matches = [i for i in ids if i.startswith(text)] if text else []
     if len(matches) == 1:
         return session_dir(matches[0]) / DB_NAME

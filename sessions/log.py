@@ -343,7 +343,7 @@ def _connect(path: Path, mode: str, more: str = "") -> sqlite3.Connection:
 
 def _set_up_writer(conn: sqlite3.Connection, path: Path) -> None:
     try:
-        mode = conn.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        mode = _journal_in_wal(conn)
         if mode != "wal":
             raise SessionError(
                 f"{path} can't be switched to a write-ahead log (it stays {mode!r}): the file "
@@ -354,6 +354,18 @@ def _set_up_writer(conn: sqlite3.Connection, path: Path) -> None:
         schema.migrate(conn, path)
     except schema.UNREADABLE as err:
         raise schema.unreadable(path, err) from err
+
+
+def _journal_in_wal(conn: sqlite3.Connection) -> str:
+    """Switch to a write-ahead log; SQLite does not wait for another's lock here, so we do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            return str(conn.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _must_exist(path: Path) -> None:

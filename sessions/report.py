@@ -10,6 +10,7 @@ from typing import Any
 
 from core.attempts import findings_of, outcome
 from core.effort import Effort, effort
+from core.events import AgentFailed
 from core.levels import NOT_RUN, Ladder, ladder
 from core.money import Amount, costs
 from core.state import SessionState, fold
@@ -23,12 +24,13 @@ from sessions.log import EventLog
 SIGNS = {"pass": "ok  ", "fail": "FAIL", "not run": " .  ", "stale": "old ", "waived": "waiv"}
 
 
-def result_of(path: Path, upto: int | None = None) -> dict[str, Any]:
+def result_of(path: Path, upto: int | None = None, finished: bool = False) -> dict[str, Any]:
     """The result of a session, at its last event or at event ``upto``.
 
     ``holds`` is whether the log supports what is shown: the audit found no problem, and at
     least one check was really measured (a session in which nothing ran supports nothing). The
-    audit is of the whole file, whatever ``upto`` is. Dollars are null where unknown.
+    audit is of the whole file, whatever ``upto`` is. With ``finished``, the agent must also have
+    ended of its own accord. Dollars are null where unknown.
     """
     with EventLog.read(path) as log:
         state = fold(log.events(upto=upto))
@@ -37,6 +39,9 @@ def result_of(path: Path, upto: int | None = None) -> dict[str, Any]:
     problems = list(checked["problems"])
     if not any(c.state != NOT_RUN for level in rungs.levels for c in level.checks):
         problems.append("No check of the ladder was measured on the present code.")
+    if finished and state.phase != "finished":
+        why = f": {state.agent_end.error}" if isinstance(state.agent_end, AgentFailed) else ""
+        problems.append(f"The agent did not finish, it is {state.phase!r}{why}.")
     return {
         "session": state.opened.session_id if state.opened else path.parent.name,
         "title": state.opened.title if state.opened else "",

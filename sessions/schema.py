@@ -86,9 +86,12 @@ def version_of(conn: sqlite3.Connection, path: Path) -> int:
     Raises :class:`SessionError` for a file that is no session, or of a newer release.
     """
     try:
-        application = conn.execute("PRAGMA application_id").fetchone()[0]
-        version = int(conn.execute("PRAGMA user_version").fetchone()[0])
-        tables = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # In one statement: between two, another process may turn an empty file into a session.
+        application, version, tables = conn.execute(
+            "SELECT (SELECT application_id FROM pragma_application_id), "
+            "(SELECT user_version FROM pragma_user_version), "
+            "(SELECT count(*) FROM sqlite_master)"
+        ).fetchone()
     except UNREADABLE as err:
         raise unreadable(path, err) from err
     if application == 0 and version == 0 and tables == 0:

@@ -59,7 +59,7 @@ def test_a_run_that_was_stopped_for_its_finding_is_a_silent_failure() -> None:
     run_id = scene.start()
     scene.add(ev.FindingOpened(f"{run_id}.recompile", "recompile", "C4", "recompiles"), run_id)
     scene.end(run_id, None, reason="stopped")
-    assert of(scene, run_id) == Outcome("silent", "stopped: C4 recompiles")
+    assert of(scene, run_id) == Outcome("silent", "stopped, with C4 recompiles")
 
 
 def test_a_finding_the_operator_closed_does_not_count() -> None:
