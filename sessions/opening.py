@@ -7,13 +7,13 @@ only as a protocol.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from core.author import author
 from core.config import SessionConfig
 from core.errors import SessionError
 from core.events import NewEvent, RecorderStarted, SessionOpened
@@ -47,14 +47,6 @@ def create(config: SessionConfig, version: str) -> Path:
     with EventLog.create(path) as log:
         log.append(NewEvent(opened, source=f"console:{author()}"))
     return path
-
-
-def author() -> str:
-    """The name of the person at this terminal, for the events they cause."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no entry for the uid, as in some containers
-        return "operator"
 
 
 def start(path: Path) -> None:

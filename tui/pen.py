@@ -7,8 +7,6 @@ holds up a key press.
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from core.author import author
 from core.errors import PilotageError
 from core.events import (
     Body,
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
 
 BEAT_S = 15.0
 """Seconds at least between two heartbeats of one console (DESIGN 8)."""
-
-
-def author() -> str:
-    """Who sits here: ``$PILOTAGE_AUTHOR``, else the login name."""
-    named = os.environ.get("PILOTAGE_AUTHOR")
-    if named:
-        return named
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a uid without a name
-        return f"uid {os.getuid()}"
 
 
 class Pen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 
@@ -32,9 +33,17 @@ def for_run(inherited: Mapping[str, str], additions: Mapping[str, str]) -> dict[
 
 
 def stated(inherited: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str | None]:
-    """What differs from the recorder's environment, for the log; None: taken away."""
-    changes: dict[str, str | None] = {
-        name: value for name, value in env.items() if inherited.get(name) != value
-    }
+    """What differs from the recorder's environment, for the log; None: taken away.
+
+    A value with something put before the inherited one, as in ``PATH``, is stated as that and
+    ``$PATH``: the log goes to other people, and the rest is the operator's own.
+    """
+    changes: dict[str, str | None] = {}
+    for name, value in env.items():
+        old = inherited.get(name)
+        if old and value != old and value.endswith(os.pathsep + old):
+            changes[name] = f"{value.removesuffix(old)}${name}"
+        elif value != old:
+            changes[name] = value
     changes.update({name: None for name in inherited if name not in env})
     return dict(sorted(changes.items()))

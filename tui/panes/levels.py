@@ -149,8 +149,11 @@ def _findings(state: SessionState, colours: Palette) -> Iterator[Row]:
         title.append(f"{len(unresolved)} open", colours.plain)
         title.append(f"  {done} resolved" if done else "", colours.muted)
     yield Row(title)
-    # The newest first: it is what the agent is up against now.
-    for finding in reversed(unresolved):
+    # Of the newest run first: it is what the agent is up against now. Within a run as opened,
+    # which is nearest to the cause first.
+    runs = list(state.runs)
+    place = {run_id: -number for number, run_id in enumerate(runs)}
+    for finding in sorted(unresolved, key=lambda f: place.get(f.run_id, 1)):
         yield _finding_row(finding, state, colours)
     yield Row(Text())
 

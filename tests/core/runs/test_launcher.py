@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from core.errors import PilotageError
-from core.runs import leftovers, processes
+from core.runs import environment, leftovers, processes
 from core.runs.launcher import (
     BATCH_LINES,
     Ended,
@@ -322,3 +322,10 @@ async def test_the_probe_adds_itself_and_nothing_else_to_the_path_of_a_run(tmp_p
     assert added == [str(tmp_path / "p" / "probe")]
     parts = {path.name for path in Path(added[0]).iterdir()}
     assert parts - {"__pycache__"} == {"sitecustomize.py", "pilotage_probe"}
+
+
+def test_a_path_is_stated_without_the_operators_own() -> None:
+    stated = environment.stated(
+        {"PATH": "/usr/bin", "HOME": "/h"}, {"PATH": "/venv/bin:/usr/bin", "HOME": "/h", "X": "1"}
+    )
+    assert stated == {"PATH": "/venv/bin:$PATH", "X": "1"}
