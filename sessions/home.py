@@ -32,8 +32,14 @@ def home() -> Path:
 
 
 def new_session_id(title: str) -> str:
-    """A new id such as ``melora-1130-a7f3``: the title, month and day, and four random digits."""
-    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:24].strip("-")
+    """A new id such as ``melora-1130-a7f3``: the title, month and day, and four random digits.
+
+    Short, since it is typed and stands in narrow columns: 16 letters of the title, whole words
+    where that leaves any.
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    if len(words) > 16:
+        words = words[:17].rpartition("-")[0] or words[:16]
     return f"{words or 'session'}-{time.strftime('%m%d')}-{secrets.token_hex(2)}"
 
 

@@ -63,6 +63,15 @@ async def test_an_empty_home_teaches_the_demo(isolated_environment: Path) -> Non
         assert "enter open" not in text
 
 
+async def test_the_list_has_a_help_of_its_own(sessions: Path) -> None:
+    async with PilotageApp().run_test(size=(80, 24)) as pilot:
+        await until_shown(pilot, "done-1130-0001", "? help")
+        await pilot.press("question_mark")
+        await until_shown(pilot, "replay from the beginning", "recorders go on")
+        await pilot.press("escape")
+        await until_shown(pilot, "enter open")
+
+
 async def test_enter_opens_and_leaving_comes_back(sessions: Path) -> None:
     app = PilotageApp()
     async with app.run_test(size=(120, 40)) as pilot:

@@ -26,6 +26,12 @@ async def test_it_says_that_it_is_a_replay(tmp_path: Path) -> None:
         await c.shows("REPLAY ■ at the end", "FINISHED", "measured L3  claimed L3")
 
 
+async def test_a_small_terminal_shows_a_pane_from_the_start(tmp_path: Path) -> None:
+    async with cockpit(tmp_path, "finished", replay=True, size=(80, 24)) as c:
+        await c.press("end")
+        await c.shows("REPLAY", "╭─ agent", "■ finished")
+
+
 async def test_the_last_event_shows_the_live_end_state(tmp_path: Path) -> None:
     async with cockpit(tmp_path, "finished", replay=True) as c:
         await c.press("end")

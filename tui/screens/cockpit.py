@@ -102,7 +102,9 @@ class CockpitScreen(Operating):
         if isinstance(self.feed, LiveFeed) and self.pen is not None:
             self.pen.on_written = self.feed.poke
             self.attach()
-        self.focus_pane("timeline" if self.feed.replay else "agent")
+        self.focus_pane("agent")  # what is shown where only one pane fits
+        if self.feed.replay:
+            self.focus_pane("timeline")
         self.set_interval(REDRAW_S, self._redraw)
         self._redraw()
 

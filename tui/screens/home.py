@@ -17,7 +17,7 @@ from textual.widgets import Static
 from core.errors import PilotageError
 from core.state_parts import level_name
 from tui.panes.rows import Row, RowList
-from tui.screens.dialogs import Choose, Prompt
+from tui.screens.dialogs import Choose, Detail, Prompt
 from tui.theme import Palette, palette
 from tui.wording import ago, count, one_line
 
@@ -34,12 +34,28 @@ EMPTY = """There are no sessions yet.
 
   pilotage demo      plays a whole migration on this machine: an agent,
                      real runs, measured levels. No key, no TPU needed.
+  pilotage replay demo
+                     plays a recorded one, without torch.
   pilotage run       starts a session on your own project.
   pilotage doctor    says what is here and what is missing.
 
 Sessions are kept in
 {home}
 """
+
+HELP = (
+    ("↑ ↓", "move"),
+    ("enter", "open the cockpit: live where a recorder is at work, else at the last event"),
+    ("p", "replay from the beginning"),
+    ("x", "export a table: CSV, JSON Lines or Markdown, by the ending of the file's name"),
+    ("T", "dark or light"),
+    ("^p", "the palette"),
+    ("q", "quit; recorders go on"),
+    ("", ""),
+    ("", "measured: the highest level whose checks all held. claimed: what the agent said."),
+    ("", "What is not known is a dash or a word, never a zero."),
+)
+"""Keys of the list, and words for its columns."""
 
 STATES = {
     "working": ("▶", "working", "info"),
@@ -60,6 +76,7 @@ class HomeScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "replay", "replay", show=False),
         Binding("x", "export", "export", show=False),
+        Binding("question_mark", "help", "help", show=False),
         Binding("T", "app.toggle_theme", "dark/light", show=False),
         Binding("q", "app.leave", "quit", show=False),
     ]
@@ -163,6 +180,15 @@ class HomeScreen(Screen[None]):
         """The same screen, played back."""
         self._open(replay=True)
 
+    def action_help(self) -> None:
+        """The keys of this list, and what else there is."""
+        colours = palette(self.app)
+        rows = [
+            Row(Text(words, colours.muted), lead=Text(f"  {key:<7}", colours.key))
+            for key, words in HELP
+        ]
+        self.app.push_screen(Detail("help", rows, can_go=False))
+
     @work(group="export")
     async def action_export(self) -> None:
         """Write one of the tables of a session to a file."""
@@ -207,7 +233,7 @@ def _head(listed: list[Listed], colours: Palette) -> Text:
 def _keys(some: bool, colours: Palette) -> Text:
     keys = [("enter", "open"), ("p", "replay"), ("x", "export")] if some else []
     text = Text(" ")
-    for key, words in [*keys, ("T", "dark/light"), ("^p", "palette"), ("q", "quit")]:
+    for key, words in [*keys, ("^p", "palette"), ("?", "help"), ("q", "quit")]:
         text.append(key, colours.key).append(f" {words}   ", colours.plain)
     return text
 
