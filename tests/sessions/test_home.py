@@ -47,7 +47,8 @@ def test_home_is_the_environment_or_the_platform(
         ("", "session"),
         ("../../etc", "etc"),
         ("größe", "gr-e"),
-        ("x" * 99, "x" * 24),
+        ("x" * 99, "x" * 16),
+        ("inkformer on xla-cpu", "inkformer-on-xla"),
         ("---", "session"),
     ],
 )
