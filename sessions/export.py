@@ -157,14 +157,28 @@ def export_file(path: Path, what: str, fmt: str, output: Path | None = None) -> 
         sys.stdout.write(text.getvalue().encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
         return about
-    part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
-        part.write_text(text.getvalue(), encoding="utf-8", newline="")
-        part.replace(output)
+        _write_whole(text.getvalue(), output)
     except OSError as err:
-        part.unlink(missing_ok=True)
         raise SessionError(f"{output} can't be written ({err.strerror}).") from err
     return about
+
+
+def _write_whole(text: str, output: Path) -> None:
+    """Write all of it or leave what was there; raises OSError."""
+    place = output.resolve()  # a link stays one: what it points to is written
+    if place.exists() and not place.is_file():
+        # A device, a pipe, /dev/stdout: to be written to, and never to be replaced by a file.
+        with open(place, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        return
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(place)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def as_object(path: Path, what: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,26 @@ def test_a_file_is_replaced_as_a_whole(db: Path, tmp_path: Path) -> None:
     assert [f.name for f in tmp_path.iterdir() if f.suffix == ".part"] == []
     with pytest.raises(SessionError, match="can't be written"):
         export_file(db, "interventions", "csv", tmp_path / "missing" / "out.csv")
+
+
+def test_what_is_no_plain_file_is_written_to_and_never_replaced(db: Path, tmp_path: Path) -> None:
+    """As root, `-o /dev/full` once put a file in the place of the device."""
+    fifo, link, real = tmp_path / "fifo", tmp_path / "link.csv", tmp_path / "real.csv"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        export_file(db, "interventions", "csv", fifo)
+        assert os.read(reader, 100_000) == exported(db, "interventions").encode()
+    finally:
+        os.close(reader)
+    assert fifo.is_fifo()
+    real.write_text("old")
+    link.symlink_to(real)
+    export_file(db, "interventions", "csv", link)
+    assert link.is_symlink() and real.read_bytes() == exported(db, "interventions").encode()
+    with pytest.raises(SessionError, match="can't be written"):
+        export_file(db, "interventions", "csv", Path("/dev/full"))
+    assert Path("/dev/full").is_char_device()
 
 
 def test_standard_output_of_any_encoding(
