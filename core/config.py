@@ -25,6 +25,11 @@ DRIVERS = ("scripted",)
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+_TARGET_KIND = re.compile(r"xla-cpu|tpu-v[0-9]+[a-z]*(-[0-9]+)?")
+
+_LARGEST = 2**53
+"""Above it a float is no whole number any more; every count and limit is far below."""
+
 
 class ConfigError(PilotageError):
     """A configuration can't be used; the sentence names file, line and key."""
@@ -185,7 +190,7 @@ def load(
     if file.is_dir():
         file = file / "pilotage.toml"
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except FileNotFoundError:
         raise ConfigError(
             f"There is no configuration {file}. The README shows one to start from."
@@ -286,8 +291,8 @@ _NAMES = {
 def _typed(section: str, key: str, value: Any, spec: str, source: _Source) -> Any:
     ok = {
         "str": lambda: isinstance(value, str),
-        "int": lambda: isinstance(value, int) and not isinstance(value, bool),
-        "float": lambda: isinstance(value, int | float) and not isinstance(value, bool),
+        "int": lambda: type(value) is int and abs(value) <= _LARGEST,
+        "float": lambda: type(value) in (int, float) and abs(value) <= _LARGEST,
         "bool": lambda: isinstance(value, bool),
         "list[str]": lambda: isinstance(value, list) and all(isinstance(v, str) for v in value),
         "dict[str, Any]": lambda: isinstance(value, dict),
@@ -297,9 +302,14 @@ def _typed(section: str, key: str, value: Any, spec: str, source: _Source) -> An
     }[spec]()
     if not ok:
         raise source.error(
-            section, key, f"{key} in [{section}] has to be {_NAMES[spec]}, not {value!r}."
+            section, key, f"{key} in [{section}] has to be {_NAMES[spec]}, not {_shown(value)}."
         )
     return float(value) if spec == "float" else value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _criteria(data: dict[str, Any], source: _Source) -> dict[str, Any]:
@@ -320,11 +330,26 @@ def _check(config: SessionConfig, source: _Source) -> None:
             raise source.error(
                 section, "command", f"[{section}] needs a command: how the project is started."
             )
-        for name in part.env:
+        if "\0" in part.command:
+            raise source.error(
+                section, "command", f"command in [{section}] has a NUL character, which none can."
+            )
+        for name, value in part.env.items():
+            if "\0" in value:
+                raise source.error(
+                    section, "env", f"{name} in env of [{section}] has a NUL character."
+                )
             if not _ENV_NAME.fullmatch(name):
                 raise source.error(
                     section, "env", f"{name!r} in env of [{section}] is no variable name."
                 )
+    if not _TARGET_KIND.fullmatch(config.target.kind):
+        raise source.error(
+            "target",
+            "kind",
+            f"there is no target kind {config.target.kind!r}: use xla-cpu or tpu-<type>-<chips>, "
+            "such as tpu-v5e-4.",
+        )
     if config.target.chips < 1:
         raise source.error("target", "chips", "chips in [target] has to be 1 or more.")
     if config.metric.pattern:
@@ -386,6 +411,13 @@ def _absolute(config: SessionConfig, base: Path, source: _Source) -> SessionConf
     project = (base / Path(config.project.path).expanduser()).resolve()
     if not project.is_dir():
         raise source.error("project", "path", f"the project directory {project} is not there.")
+    for name in config.project.link:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise source.error(
+                "project", "link", f"link {name!r} has to be a path inside the project."
+            )
+        if not (project / name).exists():
+            raise source.error("project", "link", f"link {name!r}: there is no {project / name}.")
     python = config.project.python
     if "/" in python:  # a bare name such as python3.10 is looked up when a run starts
         file = base / Path(python).expanduser()

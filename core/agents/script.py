@@ -67,6 +67,10 @@ ACTS = (
 """What the scripted operator can do."""
 
 
+MAX_PAUSE_S = 86400.0
+"""The longest pause a script may ask for: a day."""
+
+
 class ScriptError(PilotageError):
     """A script can't be used; the sentence names file, line and step."""
 
@@ -138,8 +142,8 @@ def load(path: Path) -> Script:
     if edits:
         stages = load_stages(path.parent / edits)
     pace = data.get("pace_s", 0.0)
-    if isinstance(pace, bool) or not isinstance(pace, int | float) or pace < 0:
-        raise source.error("pace_s has to be a number of seconds, 0 or more")
+    if not _is_pause(pace):
+        raise source.error("pace_s has to be a number of seconds, 0 to a day")
     steps: list[Step] = []
     tables = _tables(data, "step", source)
     for number, table in enumerate(tables, 1):
@@ -148,6 +152,11 @@ def load(path: Path) -> Script:
         raise source.error("it has no [[step]], so the agent would do nothing")
     acts = [_act(n, t, source) for n, t in enumerate(_tables(data, "operator", source), 1)]
     return Script(path, str(data.get("title", "")), float(pace), steps, acts)
+
+
+def _is_pause(value: Any) -> bool:
+    """Whether it is a number of seconds that ends: TOML also knows ``inf`` and ``nan``."""
+    return type(value) in (int, float) and 0 <= value <= MAX_PAUSE_S
 
 
 def load_stages(path: Path) -> dict[str, list[JSON]]:
@@ -200,7 +209,7 @@ class _Source:
 
 def _read(path: Path) -> tuple[dict[str, Any], list[str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except FileNotFoundError:
         raise ScriptError(f"There is no script {path}.") from None
     except (OSError, UnicodeDecodeError) as err:
@@ -240,8 +249,8 @@ def _step(
             )
     value = table[action]
     pause = table.get("pause_s", 0.0)
-    if isinstance(pause, bool) or not isinstance(pause, int | float) or pause < 0:
-        raise wrong("pause_s has to be a number of seconds, 0 or more")
+    if not _is_pause(pause):
+        raise wrong("pause_s has to be a number of seconds, 0 to a day")
     if action in _TEXTS and (not isinstance(value, str) or not value.strip()):
         raise wrong(f"{action} has to be a text")
     replies = {k: v for k, v in table.items() if k.startswith("if_") and k != "if_finding"}
@@ -338,6 +347,8 @@ def _act(number: int, table: dict[str, Any], source: _Source) -> Act:
             raise source.error(
                 f"{key} has a value of the wrong type: {value!r}", "operator", number
             )
+    if not _is_pause(table.get("after_s", 0)):
+        raise source.error("after_s has to be a number of seconds, 0 to a day", "operator", number)
     if table["action"] in ("allow", "deny", "edit") and table["on"] != "ask":
         raise source.error(
             f"only an ask can be answered with {table['action']}", "operator", number

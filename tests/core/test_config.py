@@ -77,6 +77,14 @@ def test_options_replace_what_the_file_says(file: Path, monkeypatch: pytest.Monk
         ('kind = "xla-cpu"', "chips = 0", 9, "1 or more"),
         ('kind = "xla-cpu"', "chips = true", 9, "a whole number"),
         ('kind = "xla-cpu"', 'chips = "4"', 9, "a whole number"),
+        ('kind = "xla-cpu"', "chips = 99999999999999999999", 9, "a whole number"),
+        ('kind = "xla-cpu"', 'kind = "xla_cpu"', 9, "no target kind 'xla_cpu'"),
+        ("points = 100", "points = 1" + "0" * 400, 16, "a number"),
+        ("points = 100", "points = inf", 16, "a number"),
+        ('path = "proj"', 'path = "proj"\nlink = ["../data"]', 4, "inside the project"),
+        ('path = "proj"', 'path = "proj"\nlink = ["data"]', 4, "there is no"),
+        ('command = "python train.py"', 'command = "python\\u0000 train.py"', 6, "NUL"),
+        ('env = { PJRT_DEVICE = "CPU" }', 'env = { A = "\\u0000" }', 11, "NUL"),
         ("[metric]", "[metrics]", 13, "no section [metrics]"),
         ("pattern = 'acc ([0-9.]+)'", "pattern = 'acc [0-9'", 15, "no regular expression"),
         ("pattern = 'acc ([0-9.]+)'", "pattern = 'acc [0-9.]+'", 15, "needs a group"),
@@ -116,6 +124,17 @@ override = { mine = { usd_per_hour = 2.5, scope = "chip" }, tpu-v5e = 1.0 }
     config = load(file)
     assert config.prices.override["mine"] == {"usd_per_hour": 2.5, "scope": "chip"}
     assert SessionConfig.from_json(config.to_json()) == config
+
+
+def test_a_mark_at_the_beginning_of_the_file_is_no_mistake(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert load(file).title == "thing"
+
+
+@pytest.mark.parametrize("kind", ["xla-cpu", "tpu-v5e-4", "tpu-v5litepod-8", "tpu-v6e"])
+def test_target_kinds(file: Path, kind: str) -> None:
+    file.write_text(GOOD.replace('kind = "xla-cpu"', f'kind = "{kind}"'))
+    assert load(file).target.kind == kind
 
 
 def test_what_is_no_toml_or_not_there(file: Path, tmp_path: Path) -> None:

@@ -85,6 +85,8 @@ def test_run_has_the_command_and_the_finding_to_stop_on(tmp_path: Path) -> None:
         ('[[step]]\nwrite = {path = "a"}\n', 1, "path and content"),
         ('[[step]]\nedit_stage = "two"\n', 1, "there is no stage 'two'"),
         ('[[step]]\nsay = "a"\npause_s = -1\n', 1, "pause_s"),
+        ('[[step]]\nsay = "a"\npause_s = inf\n', 1, "0 to a day"),
+        ('[[step]]\nsay = "a"\npause_s = nan\n', 1, "0 to a day"),
         ('[[step]]\nsay = """\n[[step]]\n"""\n\n[[step]]\nnot = 1\n', 6, "step 2"),
     ],
 )
@@ -103,6 +105,8 @@ def test_mistakes_name_line_and_step(tmp_path: Path, text: str, line: int, says:
         ('on = "ask"\naction = "dance"', "action has to be one of"),
         ('on = "run"\naction = "allow"', "only an ask"),
         ('on = "ask"\naction = "allow"\nafter_s = "soon"', "wrong type"),
+        ('on = "ask"\naction = "allow"\nafter_s = -1', "0 to a day"),
+        ('on = "ask"\naction = "allow"\nafter_s = inf', "0 to a day"),
         ('on = "ask"\naction = "allow"\nwhen = "now"', "no key 'when'"),
     ],
 )
@@ -121,6 +125,8 @@ def test_other_mistakes(tmp_path: Path) -> None:
         load(write(tmp_path, "[[step\n"))
     with pytest.raises(ScriptError, match="do nothing"):
         load(write(tmp_path, 'title = "empty"\n'))
+    with pytest.raises(ScriptError, match="pace_s"):
+        load(write(tmp_path, 'pace_s = inf\n[[step]]\nsay = "a"\n'))
     with pytest.raises(ScriptError, match="no key 'steps'"):
         load(write(tmp_path, 'steps = 3\n[[step]]\nsay = "a"\n'))
 
