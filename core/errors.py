@@ -9,3 +9,7 @@ class PilotageError(Exception):
 
 class SessionError(PilotageError):
     """A session, or its event log, could not be found, read or written."""
+
+
+class LostError(SessionError):
+    """A session's file is damaged, deleted or replaced: trying again can't help."""

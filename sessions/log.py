@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from core.errors import SessionError
+from core.errors import LostError, SessionError
 from core.events import Event, NewEvent, encode_payload
 from core.redact import redact_payload
 from sessions import schema
@@ -44,6 +44,8 @@ class EventLog:
         self._conn = conn
         self._lock = threading.RLock()
         self._own_appends = 0
+        about = path.stat()
+        self._identity = (about.st_dev, about.st_ino)
 
     # --- opening -----------------------------------------------------------------------------
 
@@ -140,6 +142,7 @@ class EventLog:
         mono_us = time.monotonic_ns() // 1000
         now_us = time.time_ns() // 1000
         prepared = [_prepare(n) for n in new]
+        self._must_be_ours()
         try:
             with self.transaction() as conn:
                 stored, rows = self._place(new, prepared, now_us, mono_us)
@@ -147,12 +150,33 @@ class EventLog:
                     conn.executemany(_INSERT, rows)
                     self._own_appends += 1
         except (sqlite3.Error, OverflowError) as err:
+            if type(err) is sqlite3.DatabaseError:  # its subclasses are states that can pass
+                raise LostError(
+                    f"{len(new)} event{'s' * (len(new) > 1)} could not be written: {self.path} is "
+                    f"damaged ({err}). Copy the directory away and look at it with `pilotage check`."
+                ) from err
             raise SessionError(
                 f"{len(new)} event{'s' * (len(new) > 1)} could not be written to {self.path} "
                 f"({err}). Nothing of them was stored; what was stored before is safe. "
                 "Check the free space and the rights of the directory, then try again."
             ) from err
         return stored
+
+    def _must_be_ours(self) -> None:
+        """Raise :class:`LostError` where the path no longer leads to the file that is open.
+
+        Writing to a deleted file succeeds, and nobody would ever read it.
+        """
+        try:
+            now = self.path.stat()
+        except OSError:
+            now = None
+        if now is None or (now.st_dev, now.st_ino) != self._identity:
+            what = "deleted" if now is None else "replaced by another file"
+            raise LostError(
+                f"{self.path} was {what} while it was open, so nothing more can be recorded in it. "
+                "Start a new session."
+            )
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from core.errors import PilotageError
+from core.errors import LostError, PilotageError
 from core.events import Body, Event, NewEvent
 from core.log_protocol import Log
 from core.state import SessionState
@@ -47,7 +47,7 @@ class Journal:
 
         Where the log can't be written it says so in the recorder's own log and tries again for
         ten minutes, so that a full disk that somebody clears costs nothing. Raises the log's
-        :class:`PilotageError` after that.
+        :class:`PilotageError` after that, and at once for a file that is damaged or gone.
         """
         if not bodies:
             return
@@ -58,6 +58,9 @@ class Journal:
             try:
                 self._log.append(*new)
                 break
+            except LostError as err:
+                self._note(f"{len(new)} events are lost: {err}")
+                raise
             except PilotageError as err:
                 tries += 1
                 if tries == 1:

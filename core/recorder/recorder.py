@@ -56,6 +56,7 @@ class Recorder:
         self._stop_reason = ""
         self._operator_sign = time.monotonic()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._notes: list[str] = []  # not written yet
         self._live = False
         self._recovered = False
         self._bridge: AgentBridge | None = None
@@ -284,12 +285,17 @@ class Recorder:
     def note(self, text: str) -> None:
         """A line for ``recorder.log``, which is for troubles of the recorder itself."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-        line = f"{stamp} {text.rstrip()}\n"
+        self._notes = [*self._notes[-99:], f"{stamp} {text.rstrip()}\n"]
         try:
             with open(self._dir / RECORDER_LOG, "a", encoding="utf-8", errors="replace") as file:
-                file.write(line)
-        except OSError:  # the disk may be what the trouble is
-            sys.stderr.write(line)
+                file.writelines(self._notes)
+            self._notes = []
+        except OSError:
+            # A full disk may be what the trouble is, and our standard error is this very file:
+            # saying so must not be what ends us. It is said with the next note.
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(self._notes[-1])
+                sys.stderr.flush()
 
 
 async def _first(stop: asyncio.Task[bool], work: object) -> None:

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core import events as ev
-from core.errors import SessionError
+from core.errors import LostError, SessionError
 from core.events import Event, MarkerPlaced, NewEvent, RunOutput, Unknown
 from sessions import schema
 from sessions.chain import GENESIS, breaks, link
@@ -553,3 +553,30 @@ def test_two_processes_may_create_or_migrate_at_once(path: Path) -> None:
     assert 1 in results
     assert all(isinstance(r, int) or "already" in str(r) for r in results)
     assert check(path).problems == []
+
+
+def test_nothing_is_written_to_a_file_that_is_no_longer_there(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "session.db"
+    with EventLog.create(path) as log:
+        log.append(NewEvent(MarkerPlaced("a"), "agent"))
+        path.rename(path.with_name("moved.db"))
+        with pytest.raises(LostError, match="was deleted while it was open"):
+            log.append(NewEvent(MarkerPlaced("b"), "agent"))
+        path.write_bytes(b"")
+        with pytest.raises(LostError, match="replaced by another file"):
+            log.append(NewEvent(MarkerPlaced("b"), "agent"))
+
+
+def test_a_damaged_file_is_told_from_a_disk_that_is_full_for_now(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "session.db"
+    with EventLog.create(path) as log:
+        log.append(*(NewEvent(MarkerPlaced("x" * 300), "agent") for _ in range(200)))
+    pages = bytearray(path.read_bytes())
+    pages[8192:] = b"\xff" * (len(pages) - 8192)
+    path.write_bytes(pages)
+    log = EventLog.open(path)
+    try:
+        with pytest.raises(LostError, match="is damaged"):
+            log.append(NewEvent(MarkerPlaced("b"), "agent"))
+    finally:
+        log.close()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core import events as ev
-from core.errors import PilotageError, SessionError
+from core.errors import LostError, PilotageError, SessionError
+from core.recorder import Recorder
 from core.state import SessionState, fold
 from core.state_parts import Run
 from sessions.audit import unsupported
@@ -559,3 +563,46 @@ async def test_the_runs_have_the_operators_pythonpath_moved_to_the_worktree(
     state = await record(path)
     shown = state.attempts[0].lines[0].text.split()[1].split(os.pathsep)
     assert shown[1:] == [str(path.parent / "worktree" / "lib"), "/elsewhere", "."]
+
+
+def test_a_disk_too_full_for_a_word_does_not_end_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its standard error is its own log, on the same disk."""
+    path = make(tmp_path, '[[step]]\nsay = "x"\n')
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with EventLog.open(path) as log:
+        monkeypatch.setattr("sys.stderr", Full())
+        recorder = Recorder(log, path.parent)
+        notes = path.parent / "recorder.log"
+        notes.symlink_to("/dev/full")
+        recorder.note("first")
+        recorder.note("second")
+        notes.unlink()
+        recorder.note("third")
+        monkeypatch.undo()
+        assert [line.split()[-1] for line in notes.read_text().splitlines()] == [
+            "first",
+            "second",
+            "third",
+        ]
+
+
+async def test_a_deleted_session_ends_its_recorder_at_once(tmp_path: Path) -> None:
+    path = make(tmp_path, '[[step]]\nrun = "python forever.py"\n')
+    with Console(path) as console:
+        begin = time.monotonic()
+
+        async def delete() -> None:
+            async with recording(path):
+                await console.until(lambda s: s.running and s.running.lines)
+                path.unlink()
+
+        with pytest.raises(LostError, match="was deleted"):
+            await delete()
+        assert time.monotonic() - begin < 40
+    assert "events are lost" in (path.parent / "recorder.log").read_text()
