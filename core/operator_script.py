@@ -37,6 +37,9 @@ async def play(log: Log, say: Say) -> None:
             for event in events:
                 operator.take(event)
     finally:
+        # The session may have ended between two looks.
+        for event in log.events(after=operator.seq):
+            operator.take(event)
         await operator.leave()
 
 
@@ -51,6 +54,11 @@ class ScriptedOperator:
         self._speed = 1.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._level: int | None = None
+
+    @property
+    def seq(self) -> int:
+        """Number of the last event it has taken in."""
+        return self._state.seq
 
     def take(self, event: Event) -> None:
         """Take in one event of the log and do what the script says to it."""
@@ -91,6 +99,9 @@ class ScriptedOperator:
         # What is stamped is the moment of the act's cause, as with the key press of a person.
         bodies = self._bodies(act, event)
         delay = act.after_s / self._speed if self._speed else 0.0
+        if not delay:
+            self._append(*bodies)
+            return
 
         async def do() -> None:
             await asyncio.sleep(delay)
