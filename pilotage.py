@@ -1,7 +1,8 @@
 """The command line of Pilotage: one short function per command, each importing what it needs.
 
 Exit codes: 0 = what was asked for holds, 1 = it does not hold, 2 = bad input. Every command
-that prints a result has ``--json``, which prints one object instead.
+that prints a result has ``--json``, which prints one object instead: the result, or
+``{"error": "the sentence"}``, which also goes to standard error.
 """
 
 from __future__ import annotations
@@ -25,8 +26,16 @@ HOLDS, DOES_NOT_HOLD, BAD_INPUT = 0, 1, 2
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
+WANTS_JSON = "pilotage.json"
+"""Key of the context's ``meta``: whether the answer has to be one JSON object, errors too."""
+
+
 class Commands(click.Group):
     """The group of all commands; an error we foresee is one sentence, any other goes to a file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WANTS_JSON] = "--json" in args
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         from core.errors import PilotageError
@@ -35,7 +44,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except PilotageError as error:
             fail(str(error), getattr(error, "exit_code", BAD_INPUT))
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
+        except click.ClickException as error:
+            _error_object(error.format_message())
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
             # The reader (a pager, head) has seen enough.
@@ -50,7 +62,27 @@ class Commands(click.Group):
 def fail(sentence: str, code: int = BAD_INPUT) -> NoReturn:
     """Print one sentence on standard error and end with ``code``."""
     click.echo(f"pilotage: {sentence}", err=True)
+    _error_object(sentence)
     raise click.exceptions.Exit(code)
+
+
+def _error_object(sentence: str) -> None:
+    """The error as the one object that ``--json`` promises, where it was asked for."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(WANTS_JSON):
+        import json
+
+        click.echo(json.dumps({"error": sentence}, ensure_ascii=True))
+
+
+def has_terminal() -> bool:
+    """Whether the cockpit can be shown: it reads standard input and draws on standard error."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def _need_terminal(instead: str) -> None:
+    if not has_terminal():
+        fail(f"The cockpit needs a terminal, and this is none. {instead}")
 
 
 def show(result: dict[str, Any], text: str, as_json: bool) -> None:
@@ -97,7 +129,7 @@ def cli(ctx: click.Context) -> None:
     Sessions are kept in $PILOTAGE_HOME (default: the data directory of your platform).
     """
     if ctx.invoked_subcommand is None:
-        if not sys.stdout.isatty():
+        if not has_terminal():
             click.echo(ctx.get_help())
             return
         from tui.app import run_home
@@ -136,7 +168,21 @@ def demo(
     from sessions.opening import demo_config
 
     config = load(demo_config(), python=python, speed=speed, script=script)
+    _need_for_demo(config.project.python or sys.executable)
     _supervise(config, headless=headless, attach=True, as_json=as_json, keep=keep)
+
+
+def _need_for_demo(python: str) -> None:
+    """Refuse to play a demo none of whose runs could run."""
+    from core.doctor import lacking
+
+    lacks = lacking(python, ("torch", "torch_xla", "scikit-learn"))
+    if lacks:
+        fail(
+            f"The demo's runs need torch, torch_xla and scikit-learn, but {lacks}. "
+            "Run `make demo` in a checkout, install 'pilotage[xla]', or name a Python that has "
+            "them with --python; `pilotage doctor` says more."
+        )
 
 
 @cli.command(short_help="Start a migration and open the cockpit on it.")
@@ -172,6 +218,11 @@ def run(
         from sessions.home import find
         from sessions.opening import start
 
+        if headless or python is not None or speed is not None:
+            fail(
+                "A session goes on with the configuration it was opened with: "
+                "--resume takes no --headless, --python or --speed."
+            )
         path = find(resume)
         start(path)
         _attach(path, no_attach, as_json)
@@ -189,8 +240,10 @@ def run(
 def _supervise(
     config: Any, *, headless: bool, attach: bool, as_json: bool, keep: bool = True
 ) -> None:
+    from core.agents.drivers import check_driver
     from sessions.opening import create, play_headless, start
 
+    check_driver(config)
     path = create(config, __version__)
     if headless:
         from sessions.report import describe, result_of
@@ -209,7 +262,7 @@ def _supervise(
 
 def _attach(path: Path, only_say: bool, as_json: bool) -> None:
     name = path.parent.name
-    if only_say or as_json or not sys.stdout.isatty():
+    if only_say or as_json or not has_terminal():
         text = f"Session {name} is being recorded. `pilotage attach {name}` opens the cockpit."
         show({"session": name, "path": str(path)}, text, as_json)
         return
@@ -226,9 +279,12 @@ def attach(session: str) -> None:
     Several cockpits may watch one session. Leaving one (q) stops nothing.
     """
     from sessions.home import find
+
+    path = find(session)
+    _need_terminal(f"`pilotage replay {session} --json` prints where the session stands.")
     from tui.app import run_console
 
-    run_console(find(session))
+    run_console(path)
 
 
 @cli.command(short_help="Play a recorded session in the cockpit.")
@@ -249,7 +305,8 @@ def replay(session: str, speed: float, position: int | None, as_json: bool) -> N
 
         result = result_of(path, upto=position)
         show(result, describe(result), as_json)
-        return
+        raise click.exceptions.Exit(HOLDS if result["holds"] else DOES_NOT_HOLD)
+    _need_terminal("--json prints the state instead.")
     from tui.app import run_console
 
     run_console(path, replay=True, speed=speed, position=position)

@@ -12,9 +12,12 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from core.text import clean
 
 #: States of a line: ``ok``; ``note`` (works, with less); ``missing`` (something needed is not there).
 STATES = ("ok", "note", "missing")
@@ -31,7 +34,8 @@ def version(name):
     except m.PackageNotFoundError:
         return None
 print(json.dumps({"python": sys.version.split()[0],
-                  **{n: version(n) for n in ("torch", "torch_xla", "torch-tpu", "libtpu")}}))
+                  **{n: version(n)
+                     for n in ("torch", "torch_xla", "torch-tpu", "libtpu", "scikit-learn")}}))
 """
 
 
@@ -88,29 +92,51 @@ def _self() -> Line:
 
 def _runs_python(python: str) -> list[Line]:
     what = "Python of the runs"
-    path = shutil.which(python)
-    if path is None:
-        return [
-            Line(
-                what, "missing", f"{python} is not there", "Name one with --python or in [project]."
-            )
-        ]
-    done = subprocess.run(
-        [path, "-c", _RUNS_PYTHON_QUERY],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        stdin=subprocess.DEVNULL,
-        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return [Line(what, "missing", f"{path} does not start: {last}", "Repair or name another.")]
-    found = json.loads(done.stdout)
-    lines = [Line(what, "ok", f"{path}, Python {found['python']}")]
+    found, problem = _installed(python)
+    if problem:
+        return [Line(what, "missing", problem, "Name another with --python or in [project].")]
+    lines = [Line(what, "ok", f"{shutil.which(python)}, Python {found['python']}")]
     lines.append(_torch(found.get("torch"), python))
     lines.append(_backend(found))
     return lines
+
+
+def lacking(python: str, packages: Sequence[str]) -> str:
+    """What keeps an interpreter from having all of the packages, as a clause; "" for nothing."""
+    found, problem = _installed(python)
+    if problem:
+        return problem
+    absent = [name for name in packages if found.get(name) is None]
+    return f"{python} has no {' and no '.join(absent)}" if absent else ""
+
+
+def _installed(python: str) -> tuple[dict[str, Any], str]:
+    """Versions of what matters in an interpreter, by package; or why it can't be asked."""
+    path = shutil.which(python)
+    if path is None:
+        return {}, f"{python} is not there, or can't be executed"
+    try:
+        done = subprocess.run(
+            [str(Path(path).absolute()), "-c", _RUNS_PYTHON_QUERY],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,
+            stdin=subprocess.DEVNULL,
+            cwd="/",  # not the directory we happen to be in: it may have a json.py
+            env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return {}, f"{path} does not start: {error}"
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {}, f"{path} does not start: {clean(last)[:200]}"
+    try:
+        found = json.loads(done.stdout)
+        found["python"]
+    except (ValueError, KeyError, TypeError):
+        return {}, f"{path} is no Python: it does not answer as one"
+    return found, ""
 
 
 def _torch(version: str | None, python: str) -> Line:

@@ -7,6 +7,7 @@ only as a protocol.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from core.config import SessionConfig
 from core.errors import SessionError
 from core.events import NewEvent, RecorderStarted, SessionOpened
 from core.process import RECORDER_LOG, recorder_alive, start_recorder
+from core.text import clean
 from sessions.home import DB_NAME, new_session_id, session_dir
 from sessions.log import EventLog
 
@@ -44,8 +46,14 @@ def create(config: SessionConfig, version: str) -> Path:
         config=config.to_json(),
         pilotage_version=version,
     )
-    with EventLog.create(path) as log:
-        log.append(NewEvent(opened, source=f"console:{author()}"))
+    ours = not path.parent.exists()
+    try:
+        with EventLog.create(path) as log:
+            log.append(NewEvent(opened, source=f"console:{author()}"))
+    except SessionError:
+        if ours:  # a full disk, say: leave nothing in the list that never was a session
+            shutil.rmtree(path.parent, ignore_errors=True)
+        raise
     return path
 
 
@@ -69,9 +77,21 @@ def start(path: Path) -> None:
                 break
             time.sleep(0.02)
     raise SessionError(
-        f"The recorder of {directory.name} did not start. Its log, {directory / RECORDER_LOG}, "
-        "says why."
+        f"The recorder of {directory.name} did not start. {_last_word(directory / RECORDER_LOG)}"
     )
+
+
+def _last_word(log: Path) -> str:
+    """The last line of a recorder's own log, which says why it ended; one or two sentences."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, log.stat().st_size - 4000))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError as err:
+        return f"Its log {log} can't be read ({err.strerror})."
+    if not lines:
+        return f"It left no word in {log}: is there room on the disk?"
+    return f"The end of its log {log}: {clean(lines[-1])[:600]}"
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -39,8 +39,14 @@ def result_of(path: Path, upto: int | None = None, finished: bool = False) -> di
     problems = list(checked["problems"])
     if not any(c.state != NOT_RUN for level in rungs.levels for c in level.checks):
         problems.append("No check of the ladder was measured on the present code.")
+    if finished and not any(run.ok_exit for run in state.runs_for("reference")):
+        problems.append("No reference run ended with exit 0, so there is nothing to measure by.")
     if finished and state.phase != "finished":
-        why = f": {state.agent_end.error}" if isinstance(state.agent_end, AgentFailed) else ""
+        why = (
+            f": {state.agent_end.error.rstrip('.')}"
+            if isinstance(state.agent_end, AgentFailed)
+            else ""
+        )
         problems.append(f"The agent did not finish, it is {state.phase!r}{why}.")
     return {
         "session": state.opened.session_id if state.opened else path.parent.name,

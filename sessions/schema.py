@@ -173,7 +173,13 @@ def wrong_table(conn: sqlite3.Connection) -> list[str]:
 
 
 def unreadable(path: Path, err: Exception) -> SessionError:
-    """The sentence for a file that SQLite can't read."""
+    """The sentence for a file that SQLite can't read, or not now."""
+    passing = ("full", "readonly", "locked", "unable to open", "I/O error")
+    if isinstance(err, sqlite3.OperationalError) and any(word in str(err) for word in passing):
+        return SessionError(
+            f"{path} can't be opened ({err}). Check the free space and the rights of its "
+            "directory, then try again."
+        )
     return SessionError(
         f"{path} can't be read as a session ({err}). If it is a copy, copy it again together "
         "with its -wal file; else restore it from a backup."

@@ -16,3 +16,14 @@ def make_driver(config: SessionConfig) -> Driver:
 
         return ScriptedDriver(Path(agent.script), agent.speed)
     raise ConfigError(f"There is no driver {agent.driver!r} in this release.")
+
+
+def check_driver(config: SessionConfig) -> None:
+    """Raise a :class:`PilotageError` for what a driver would fail on before its first word.
+
+    Asked before a session is made, so that a mistake in a script is bad input and no session.
+    """
+    if config.agent.driver == "scripted":
+        from core.agents.script import load
+
+        load(Path(config.agent.script))
