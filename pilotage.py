@@ -140,7 +140,11 @@ def cli(ctx: click.Context) -> None:
 @cli.command(short_help="Play a real migration of a small project.")
 @click.option("--headless", is_flag=True, help="Play it without a terminal, operator included.")
 @click.option("--script", type=click.Path(dir_okay=False), help="Another agent script (TOML).")
-@click.option("--keep/--no-keep", default=True, help="Keep the session afterwards (headless).")
+@click.option(
+    "--keep/--no-keep",
+    default=True,
+    help="Keep the session afterwards, as is the default (headless).",
+)
 @python_option
 @speed_option
 @json_option
@@ -156,7 +160,7 @@ def demo(
 
     A scripted agent migrates a digit classifier that was written for a GPU to torch_xla. Its
     edits, runs and the measured levels are real; only the agent's words are scripted. Needs
-    torch, torch_xla and scikit-learn in the Python of the runs; takes three to five minutes.
+    torch, torch_xla and scikit-learn in the Python of the runs; takes three to five minutes on two idle cores.
 
     \b
     Examples:
@@ -263,7 +267,9 @@ def _supervise(
 def _attach(path: Path, only_say: bool, as_json: bool) -> None:
     name = path.parent.name
     if only_say or as_json or not has_terminal():
-        text = f"Session {name} is being recorded. `pilotage attach {name}` opens the cockpit."
+        from core.invocation import command
+
+        text = f"Session {name} is being recorded. `{command()} attach {name}` opens the cockpit."
         show({"session": name, "path": str(path)}, text, as_json)
         return
     from tui.app import run_console

@@ -140,6 +140,7 @@ def active_intervals(signals: list[Signal], clock: Clock, gap_s: float) -> list[
     """The operator's active intervals (seconds), joined at ``gap_s``, over all consoles."""
     chains: dict[str, float] = {}  # console -> time of its last act
     found: list[Interval] = []
+    attached: set[str] = set()
     paused = False
 
     def close(console: str, until: float | None = None) -> None:
@@ -155,12 +156,16 @@ def active_intervals(signals: list[Signal], clock: Clock, gap_s: float) -> list[
 
     for signal in signals:
         at = clock.seconds(signal.ts_us, signal.mono_us, signal.boot_id)
+        if signal.what == "attached":
+            attached.add(signal.console_id)
         if signal.what == "paused":
             for console in list(chains):
                 close(console, at)
             paused = True
         elif signal.what == "resumed":
             paused = False
+            if signal.console_id in attached:  # resuming is an act, where a person sits there
+                chains[signal.console_id] = at
         elif signal.what == "detached":
             close(signal.console_id, at)
         elif not paused:

@@ -23,6 +23,7 @@ AMENDABLE = (
 @handles(ev.AgentStarted)
 def _agent_started(s: SessionState, e: Event, b: ev.AgentStarted) -> None:
     s.agent, s.agent_end, s.agent_cut_off = b, None, False
+    s.interrupted = False
     s._say(e, "started", f"{b.driver} agent started" + (f": {b.detail}" if b.detail else ""))
 
 
@@ -33,6 +34,7 @@ def _agent_said(s: SessionState, e: Event, b: ev.AgentSaid) -> None:
 
 @handles(ev.AgentCalled)
 def _agent_called(s: SessionState, e: Event, b: ev.AgentCalled) -> None:
+    s.interrupted = False
     s._say(e, "called", ref=b.call_id, tool=b.tool, input=b.input)
 
 
@@ -117,6 +119,7 @@ def _operator_messaged(s: SessionState, e: Event, b: ev.OperatorMessaged) -> Non
 
 @handles(ev.OperatorDelivered)
 def _operator_delivered(s: SessionState, e: Event, b: ev.OperatorDelivered) -> None:
+    s.interrupted = False
     if message := s.messages.get(b.message_id):
         message.delivered_ts_us = e.ts_us
 
@@ -127,6 +130,7 @@ def _operator_interrupted(s: SessionState, e: Event, b: ev.OperatorInterrupted) 
     for ask in s.asks.values():
         if ask.pending:
             ask.closed = "interrupted"
+    s.interrupted = True  # it now waits for a word, or for being resumed
     s._say(e, "interrupted", b.reason)
     s._moment(e, "message", "interrupted" + (f": {b.reason}" if b.reason else ""))
 
@@ -140,9 +144,10 @@ def _operator_paused(s: SessionState, e: Event, b: ev.OperatorPaused) -> None:
 
 @handles(ev.OperatorResumed)
 def _operator_resumed(s: SessionState, e: Event, b: ev.OperatorResumed) -> None:
-    s.paused = False
+    s.paused = s.interrupted = False
     s._say(e, "resumed")
-    _signal(s, e, "", "resumed")
+    # It is an act of the one who resumed, whose clock goes on with it.
+    _signal(s, e, e.source.removeprefix("console:"), "resumed")
 
 
 @handles(ev.OperatorRequested)

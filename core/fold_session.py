@@ -125,6 +125,19 @@ def _level_measured(s: SessionState, e: Event, b: ev.LevelMeasured) -> None:
     s.measurements.append(Measurement(e.seq, e.ts_us, b.level, b.tree, b.text))
     if before != b.level:
         s._moment(e, "level", level_name(b.level))
+    _refute(s, e, b)
+
+
+def _refute(s: SessionState, e: Event, b: ev.LevelMeasured) -> None:
+    """Mark the first measurement of a claimed tree in which a check up to the claim failed."""
+    claim = s.claims[-1] if s.claims else None
+    if claim is None or claim.refuted_seq or b.level >= claim.level or b.tree != claim.tree:
+        return
+    failed = [c for c, state in b.checks.items() if state == "fail" and c <= f"L{claim.level}~"]
+    if failed:
+        claim.refuted_seq = e.seq
+        label = f"claim {level_name(claim.level)} refuted: measured {level_name(b.level)}"
+        s._moment(e, "refuted", label, claim.claim_id)
 
 
 @handles(ev.MarkerPlaced)

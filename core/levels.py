@@ -6,7 +6,7 @@ longer the present one is **stale**, and stale never counts as a pass.
 
 The measured level is the highest k such that every check of the levels up to k is ``pass`` or
 ``waived`` and every one of these levels has a check that ran and passed (DESIGN 6: *a level
-without a check that ran is not reached*). Checks marked ``optional`` need facts that not every
+without a check that ran is not reached*), and L3 at most on ``xla-cpu``. Checks marked ``optional`` need facts that not every
 project gives (a price, the number of evaluated samples): they hold a level back when they fail
 or are stale, not when they could not run.
 """
@@ -210,6 +210,11 @@ def target_note(state: SessionState) -> str:
     return "xla-cpu, no TPU figure" if is_xla_cpu(state) else ""
 
 
+def with_note(text: str, note: str) -> str:
+    """``text`` with the note in brackets behind it, once."""
+    return text if not note or f"[{note}]" in text else f"{text} [{note}]"
+
+
 def stale_reason(state: SessionState, body: CheckEvaluated, now: Identity) -> str:
     """Why a result no longer holds, as a sentence; ``""`` if it holds."""
     if body.tree != now.tree:
@@ -300,12 +305,12 @@ class Ladder:
         """One sentence: claim against measurement, and what stands in the way."""
         claim = "nothing claimed" if self.claimed is None else f"claimed {level_name(self.claimed)}"
         text = f"{claim}, measured {level_name(self.measured)}"
-        top = next((lv for lv in self.levels if not lv.reached), None)
-        bad = top.first_bad if top else None
-        if bad:
+        next_up = next((lv for lv in self.levels if not lv.reached), None)
+        bad = next_up.first_bad if next_up else None
+        if bad and bad.state != PASS:  # a level that passes and isn't reached does not count here
             detail = bad.result.body.summary if bad.state == FAIL and bad.result else bad.why
             text += f": {bad.check.id} {bad.state}" + (f" ({detail})" if detail else "")
-        return text + (f" [{self.note}]" if self.note else "")
+        return with_note(text, self.note)
 
 
 def aggregate(states: Iterable[tuple[Check, str]]) -> str:
@@ -329,10 +334,22 @@ def reached(states: Iterable[tuple[Check, str]]) -> bool:
     return ran and aggregate(states) in (PASS, WAIVED)
 
 
-def highest(states: Mapping[str, str]) -> int:
-    """The measured level for check states by id; a check that is missing is ``not run``."""
+def top_level(state: SessionState) -> int:
+    """The highest level that can be reached at all: L3 on ``xla-cpu``, else L4.
+
+    PJRT on the host shows how long the host takes, and on a shared machine that depends on who
+    else computes there. Its L4 is evaluated and shown, and never counts.
+    """
+    return 3 if is_xla_cpu(state) else len(QUESTIONS) - 1
+
+
+def highest(states: Mapping[str, str], top: int = len(QUESTIONS) - 1) -> int:
+    """The measured level for check states by id, ``top`` at most (see :func:`top_level`).
+
+    A check that is missing is ``not run``.
+    """
     level = -1
-    for k in range(len(QUESTIONS)):
+    for k in range(top + 1):
         of_level = [(c, states.get(c.id, NOT_RUN)) for c in CHECKS.values() if c.level == k]
         if not reached(of_level):
             break
@@ -345,7 +362,7 @@ def ladder(state: SessionState, tree: str | None = None) -> Ladder:
     tree = state.tree if tree is None else tree
     now = identity(state, tree)
     statuses = {c.id: _status(state, c, now) for c in CHECKS.values()}
-    measured = highest({id: s.state for id, s in statuses.items()})
+    measured = highest({id: s.state for id, s in statuses.items()}, top_level(state))
     claimed = state.claimed_level
     levels = []
     for k, question in enumerate(QUESTIONS):

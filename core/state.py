@@ -58,6 +58,7 @@ class SessionState:
     agent_end: ev.AgentFinished | ev.AgentFailed | None = None
     agent_cut_off: bool = False
     paused: bool = False
+    interrupted: bool = False
     phase: str = "idle"
     phases: list[PhaseSpan] = field(default_factory=list)
 
@@ -191,7 +192,7 @@ class SessionState:
             return "stopped"
         if self.paused:
             return "paused"
-        return "waiting" if self.pending_ask else "working"
+        return "waiting" if self.pending_ask or self.interrupted else "working"
 
     def _moment(self, event: Event, kind: str, label: str, ref: str = "") -> None:
         self.moments.append(Moment(event.seq, event.ts_us, kind, label, ref))

@@ -46,6 +46,7 @@ MOMENT_KINDS = (
     "finding",
     "level",
     "claim",
+    "refuted",
     "intervention",
     "ask",
     "message",
@@ -171,7 +172,10 @@ class Message:
 
 @dataclass(slots=True)
 class Claim:
-    """A level the agent said it had reached, and the tree it said so of."""
+    """A level the agent said it had reached, and the tree it said so of.
+
+    ``refuted_seq`` is the measurement in which a check of that level or below failed; 0: none.
+    """
 
     seq: int
     ts_us: int
@@ -179,6 +183,7 @@ class Claim:
     text: str
     tree: str
     claim_id: str
+    refuted_seq: int = 0
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from core.events import CheckEvaluated, Event, LevelMeasured
 from core.levels import WAIVED
 from core.state import SessionState
 from core.state_parts import level_name
-from core.verify.evaluate import evaluate, measured
+from core.verify.evaluate import measure
 from sessions.check import check
 from sessions.log import EventLog
 
@@ -59,7 +59,8 @@ def _loose(batch: list[Event]) -> list[str]:
 def _compare(state: SessionState, batch: list[Event]) -> list[str]:
     stored_level = batch[-1].body
     assert isinstance(stored_level, LevelMeasured)
-    anew = {body.check: body for body in evaluate(state, stored_level.tree)}
+    results, now_level = measure(state, stored_level.tree)
+    anew = {body.check: body for body in results}
     problems = []
     seen = set()
     for event in batch[:-1]:
@@ -83,7 +84,7 @@ def _compare(state: SessionState, batch: list[Event]) -> list[str]:
     missing = sorted(set(anew) - seen)
     if missing:
         problems.append(f"Event {batch[-1].seq}: not evaluated there: {', '.join(missing)}.")
-    level = measured(list(anew.values())).level
+    level = now_level.level
     if level != stored_level.level:
         problems.append(
             f"Event {batch[-1].seq}: the level was stored as {level_name(stored_level.level)}, "
@@ -122,7 +123,9 @@ def describe(result: dict[str, Any]) -> str:
     if result["holds"]:
         times = result["verdicts"]
         again = f"{times} evaluation{'s' * (times != 1)} made anew from the records: same verdicts."
-        lines.append("The chain is whole, the log is append-only, the tables equal a rebuild.")
+        behind = any("derived tables" in note for note in result["notes"])
+        tables = "." if behind else ", the tables equal a rebuild."
+        lines.append(f"The chain is whole, the log is append-only{tables}")
         lines.append(again if times else "No level has been measured in it.")
     else:
         lines += [f"PROBLEM  {text}" for text in result["problems"]]

@@ -90,7 +90,7 @@ def session_ids() -> list[str]:
 def find(session_ref: str | Path) -> Path:
     """The session file that a reference names.
 
-    A reference is an id, an unambiguous beginning of one, the path of a session file or of its
+    A reference is an id, an unambiguous beginning or last part of one, the path of a session file or of its
     directory, or, where no session of one's own has that id, the name of a recorded one. Raises :class:`SessionError` where it names none or several.
     """
     text = str(session_ref)
@@ -106,11 +106,12 @@ def find(session_ref: str | Path) -> Path:
         return session_dir(text) / DB_NAME
     if _ID.fullmatch(text) and (RECORDED / text / DB_NAME).is_file():
         return RECORDED / text / DB_NAME
-    matches = [i for i in ids if i.startswith(text)] if text else []
+    # The end of an id tells sessions of one project apart, which their beginnings don't.
+    matches = [i for i in ids if i.startswith(text) or i.endswith(f"-{text}")] if text else []
     if len(matches) == 1:
         return session_dir(matches[0]) / DB_NAME
     if matches:
         listed = ", ".join(matches[:6]) + (" ..." if len(matches) > 6 else "")
-        raise SessionError(f"{text!r} is the beginning of {len(matches)} sessions: {listed}.")
+        raise SessionError(f"{text!r} names {len(matches)} sessions: {listed}.")
     known = "There are none yet." if not ids else "`pilotage sessions` lists them."
     raise SessionError(f"There is no session {text!r} in {home()}. {known}")

@@ -94,6 +94,7 @@ def _levels(rungs: Ladder) -> list[dict[str, Any]]:
 
 def _attempt(state: SessionState, run: Run) -> dict[str, Any]:
     became = outcome(state, run)
+    end = run.ended if run.ended and run.ended.reason != "cut off" else None
     return {
         "number": run.number,
         "run": run.run_id,
@@ -102,7 +103,7 @@ def _attempt(state: SessionState, run: Run) -> dict[str, Any]:
         "outcome": became.kind,
         "text": became.text,
         "exit_code": run.ended.exit_code if run.ended else None,
-        "seconds": round(run.ended.duration_s, 3) if run.ended else None,
+        "seconds": round(end.duration_s, 3) if end else None,
         "findings": [f.opened.finding_id for f in findings_of(state, run)],
     }
 
@@ -166,7 +167,7 @@ def describe(result: dict[str, Any]) -> str:
     out += _ladder_text(result)
     out += ["", f"Attempts ({len(result['attempts'])})"]
     for run in result["attempts"]:
-        seconds = f"{run['seconds']:.0f} s" if run["seconds"] is not None else "running"
+        seconds = f"{run['seconds']:.0f} s" if run["seconds"] is not None else "-"
         out.append(f"  #{run['number']:<3} {run['outcome']:<10} {seconds:>7}  {run['text']}")
     out += ["", f"Interventions ({len(result['interventions'])})"]
     for item in result["interventions"]:
@@ -199,8 +200,8 @@ def _ladder_text(result: dict[str, Any]) -> list[str]:
 
 def _time_and_cost(result: dict[str, Any]) -> list[str]:
     time, cost = result["time"], result["cost"]
-    active = " / ".join(f"{s / 60:.1f}" for s in time["operator_active_s"].values())
-    gaps = " / ".join(time["operator_active_s"])
+    by_gap = time["operator_active_s"].items()
+    active = ", ".join(f"{s / 60:.1f} min joined at {gap} s" for gap, s in by_gap)
     minutes = {
         name: f"{time[f'{name}_s'] / 60:.1f} min"
         for name in ("session", "agent_working", "agent_blocked_on_operator")
@@ -208,7 +209,7 @@ def _time_and_cost(result: dict[str, Any]) -> list[str]:
     lines = [
         f"Time   session {minutes['session']}, agent working {minutes['agent_working']}",
         f"       agent waiting on the operator {minutes['agent_blocked_on_operator']}",
-        f"       operator active {active} min (joined at {gaps} s)",
+        f"       operator active {active}" if any(s for _, s in by_gap) else "       no operator",
     ]
     parts = []
     for name, amount in cost.items():

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.system_commands import SystemCommandsProvider
 
 from core.errors import PilotageError
+from core.invocation import command
 from tui.feed import Feed, LiveFeed
 from tui.palette import ActionProvider
 from tui.pen import Pen
@@ -146,16 +147,17 @@ def _signal(event: events.Event) -> str:
 
 def parting(cockpit: CockpitScreen) -> str:
     """What the shell prints after leaving: whether something goes on, and how to come back."""
-    name = cockpit.session_id
+    name, pilotage = cockpit.session_id, command()
     if cockpit.feed.replay:
         return ""
     if cockpit.feed.recorder():
-        return f"Detached. The recorder goes on: `pilotage attach {name}` comes back."
+        return f"Detached. The recorder goes on: `{pilotage} attach {name}` comes back."
     if cockpit.feed.state.agent_end is not None:
         return (
-            f"The session is over: `pilotage replay {name}` plays it, `pilotage export` writes it."
+            f"The session is over: `{pilotage} replay {name}` plays it, and `{pilotage} export "
+            f"{name}` writes its interventions."
         )
-    return f"No recorder runs for this session: `pilotage run --resume {name}` starts one."
+    return f"No recorder runs for this session: `{pilotage} run --resume {name}` starts one."
 
 
 def run_console(

@@ -8,12 +8,15 @@ from core.levels import (
     FAIL,
     NOT_RUN,
     PASS,
+    QUESTIONS,
     WAIVED,
     Check,
     Criteria,
     highest,
     identity,
     target_note,
+    top_level,
+    with_note,
 )
 from core.state import SessionState
 from core.state_parts import level_name
@@ -110,25 +113,28 @@ def waived(result: CheckEvaluated, reason: str, author: str) -> CheckEvaluated:
     )
 
 
-def measured(results: list[CheckEvaluated], note: str = "") -> LevelMeasured:
+def measured(
+    results: list[CheckEvaluated], note: str = "", top: int = len(QUESTIONS) - 1
+) -> LevelMeasured:
     """The measured level of one round of checks, and in a sentence what stands above it.
 
-    ``note`` (see :func:`core.levels.target_note`) goes into the text.
+    ``note`` (see :func:`core.levels.target_note`) goes into the text; ``top`` is
+    :func:`core.levels.top_level`.
     """
     states = {r.check: r.state for r in results}
-    level = highest(states)
+    level = highest(states, top)
     tree = results[0].tree if results else ""
-    above = [r for r in results if r.level == level + 1 and r.state in (FAIL, NOT_RUN)]
+    above = [r for r in results if r.level == level + 1 <= top and r.state in (FAIL, NOT_RUN)]
     above = [r for r in above if not (CHECKS[r.check].optional and r.state == NOT_RUN)]
     above.sort(key=lambda r: r.state != FAIL)
     text = level_name(level)
     if above:
         more = f" and {len(above) - 1} more" if len(above) > 1 else ""
         text += f"; {above[0].check} {above[0].state}{more}: {above[0].reason or above[0].summary}"
-    return LevelMeasured(level, tree, dict(states), text + (f" [{note}]" if note else ""))
+    return LevelMeasured(level, tree, dict(states), with_note(text, note))
 
 
 def measure(state: SessionState, tree: str) -> tuple[list[CheckEvaluated], LevelMeasured]:
     """One round of verification: every check, and the level that follows from them."""
     results = evaluate(state, tree)
-    return results, measured(results, target_note(state))
+    return results, measured(results, target_note(state), top_level(state))

@@ -35,7 +35,9 @@ def _told(
     note = f" ({s.low_precision})" if s.low_precision else ""
     summary = f"{what} within {share(result.error)}"
     if result.first:
-        summary = f"{what} differs from step {result.first} on, by {share(result.error)} at most"
+        summary = (
+            f"{what} differs from step {result.first} on, by {share(result.error)} of it at most"
+        )
     return judged(
         result.ok,
         summary,

@@ -46,14 +46,21 @@ class Scene:
         self.now_us += round(seconds * 1e6)
         return self
 
-    def add(self, body: Body, run_id: str = "", tree: str = "", ts_us: int | None = None) -> Event:
+    def add(
+        self,
+        body: Body,
+        run_id: str = "",
+        tree: str = "",
+        ts_us: int | None = None,
+        source: str = "test",
+    ) -> Event:
         event = Event(
             seq=len(self.events) + 1,
             event_id=f"e{len(self.events) + 1}",
             ts_us=T0 + self.now_us if ts_us is None else ts_us,
             mono_us=5_000_000 + self.now_us,
             boot_id=self.boot,
-            source="test",
+            source=source,
             body=body,
             run_id=run_id,
             tree=tree,

@@ -52,6 +52,17 @@ def test_attaching_is_an_act_and_detaching_cuts() -> None:
     assert until(scene, 3600).active_s == {60: 30, 180: 100, 900: 100}
 
 
+def test_resuming_is_an_act_of_the_console_that_resumed() -> None:
+    scene = at(Scene(), 0, ev.OperatorAttached("c1"))
+    at(scene, 10, ev.OperatorPaused())
+    scene.now_us = 20_000_000
+    scene.add(ev.OperatorResumed(), source="console:c1")
+    assert until(scene, 25).active == 10 + 5
+    scene.add(ev.OperatorPaused())
+    scene.add(ev.OperatorResumed(), source="console:script")
+    assert until(scene, 3600).active == 10  # nobody sits at a script
+
+
 def test_a_pause_cuts_every_console_and_what_happens_in_it_does_not_count() -> None:
     scene = beats(0)
     at(scene, 5, ev.OperatorHeartbeat("c2"))

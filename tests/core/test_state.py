@@ -42,7 +42,7 @@ def test_every_state_is_one_that_views_can_draw(log: list[Event]) -> None:
         assert state.phase in PHASES
         assert state.seq == event.seq
         ask = state.pending_ask
-        assert (state.phase != "waiting") or ask is not None
+        assert (state.phase != "waiting") or ask is not None or state.interrupted
     assert all(m.kind in MOMENT_KINDS for m in state.moments)
     assert [m.seq for m in state.moments] == sorted(m.seq for m in state.moments)
     for earlier, later in zip(state.phases, state.phases[1:], strict=False):
@@ -229,6 +229,35 @@ def test_the_timeline_shows_a_level_when_it_changes() -> None:
 
 
 # --- interventions ---------------------------------------------------------------------------
+
+
+def test_an_interrupted_agent_waits_for_the_operator() -> None:
+    scene = Scene()
+    for body in (ev.RecorderStarted(1), ev.AgentStarted("scripted"), ev.OperatorInterrupted()):
+        scene.add(body)
+    assert scene.state.phase == "waiting" and scene.state.pending_ask is None
+    scene.add(ev.AgentSaid("I wait."))  # words alone are no work
+    assert scene.state.phase == "waiting"
+    scene.add(ev.OperatorMessaged("m1", "go on"))
+    scene.add(ev.OperatorDelivered("m1"))
+    assert scene.state.phase == "working"
+    scene.add(ev.OperatorInterrupted())
+    scene.add(ev.OperatorResumed())
+    assert scene.state.phase == "working"
+
+
+def test_a_claim_is_refuted_once_by_a_failed_check_up_to_its_level() -> None:
+    scene = Scene().snapshot("t1")
+    scene.add(ev.AgentClaimed(3, "done", "c1"))
+    scene.add(ev.LevelMeasured(0, "t1", {"L0.exit": "pass", "L1.clip": "not run"}))
+    assert not scene.state.claims[0].refuted_seq  # not measured is not refuted
+    scene.add(ev.LevelMeasured(0, "t1", {"L0.exit": "pass", "L4.time": "fail"}))
+    assert not scene.state.claims[0].refuted_seq  # nothing was claimed of L4
+    scene.add(ev.LevelMeasured(0, "t1", {"L0.exit": "pass", "L1.clip": "fail"}))
+    scene.add(ev.LevelMeasured(0, "t1", {"L0.exit": "pass", "L1.clip": "fail"}))
+    refuted = [m for m in scene.state.moments if m.kind == "refuted"]
+    assert [(m.seq, m.ref) for m in refuted] == [(scene.state.claims[0].refuted_seq, "c1")]
+    assert refuted[0].label == "claim L3 refuted: measured L0"
 
 
 def test_amending_voiding_and_restoring_keep_the_history() -> None:

@@ -80,7 +80,7 @@ def test_what_is_not_found_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Mon
         find("x")
     make("melora-1130-a7f3")
     make("melora-1130-b000")
-    with pytest.raises(SessionError, match="beginning of 2 sessions: melora-1130-a7f3, melora"):
+    with pytest.raises(SessionError, match="names 2 sessions: melora-1130-a7f3, melora"):
         find("mel")
     with pytest.raises(SessionError, match="lists them"):
         find("x")

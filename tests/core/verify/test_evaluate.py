@@ -27,12 +27,13 @@ def test_evaluating_is_pure_and_its_results_can_be_stored() -> None:
         json.loads(encode_payload(result))
 
 
-def test_a_healthy_session_measures_l4_marked_as_no_tpu_figure() -> None:
+def test_a_healthy_session_on_the_host_measures_l3_and_says_what_it_is() -> None:
     results, level = measure(healthy().state, "t1")
-    assert level.level == 4
+    assert level.level == 3
+    assert level.checks["L4.time"] == "pass"  # shown, and not counted
     assert level.tree == "t1"
     assert level.checks == {r.check: r.state for r in results}
-    assert level.text == "L4 [xla-cpu, no TPU figure]"
+    assert level.text == "L3 [xla-cpu, no TPU figure]"
 
 
 def test_an_empty_session_measures_none() -> None:
