@@ -19,7 +19,7 @@ if not sys.path or sys.path[0] != ROOT:
 
 import click  # noqa: E402
 
-__version__ = "0.1.0"
+from core.version import __version__  # noqa: E402
 
 HOLDS, DOES_NOT_HOLD, BAD_INPUT = 0, 1, 2
 

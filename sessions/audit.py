@@ -17,15 +17,21 @@ from core.levels import WAIVED
 from core.state import SessionState
 from core.state_parts import level_name
 from core.verify.evaluate import measure
+from core.version import __version__
 from sessions.check import check
 from sessions.log import EventLog
 
-#: Fields of a check that have to come out the same.
-COMPARED = ("level", "state", "summary", "expected", "actual", "tolerance", "command", "criteria")
+#: Fields of a check that have to come out the same, whichever release recorded it ...
+COMPARED = ("level", "state", "command", "criteria", "runs", "reference_runs")
+#: ... and those that also do where it was this one: another may word the same verdict otherwise.
+WORDED = ("summary", "expected", "actual", "tolerance", "reason")
 
 
-def unsupported(events: Iterable[Event]) -> list[str]:
-    """One sentence for each stored verdict that the events before it do not give."""
+def unsupported(events: Iterable[Event], version: str = __version__) -> list[str]:
+    """One sentence for each stored verdict that the events before it do not give.
+
+    ``version`` is this release; a session of the same one has to match to the word.
+    """
     state = SessionState()
     problems: list[str] = []
     batch: list[Event] = []
@@ -33,7 +39,7 @@ def unsupported(events: Iterable[Event]) -> list[str]:
         if isinstance(event.body, CheckEvaluated | LevelMeasured):
             batch.append(event)
             if isinstance(event.body, LevelMeasured):
-                problems += _compare(state, batch)
+                problems += _compare(state, batch, version)
                 for member in batch:
                     state.apply(member)
                 batch = []
@@ -56,13 +62,15 @@ def _loose(batch: list[Event]) -> list[str]:
     ]
 
 
-def _compare(state: SessionState, batch: list[Event]) -> list[str]:
+def _compare(state: SessionState, batch: list[Event], version: str) -> list[str]:
     stored_level = batch[-1].body
     assert isinstance(stored_level, LevelMeasured)
     results, now_level = measure(state, stored_level.tree)
     anew = {body.check: body for body in results}
     problems = []
     seen = set()
+    same = state.opened is not None and state.opened.pilotage_version == version
+    fields = (*COMPARED, *WORDED) if same else COMPARED
     for event in batch[:-1]:
         body = event.body
         assert isinstance(body, CheckEvaluated)
@@ -73,7 +81,7 @@ def _compare(state: SessionState, batch: list[Event]) -> list[str]:
         if now is None:
             problems.append(f"Event {event.seq}: there is no check {body.check} in this release.")
             continue
-        for name in COMPARED:
+        for name in fields:
             was, is_ = getattr(body, name), getattr(now, name)
             if was != is_:
                 problems.append(

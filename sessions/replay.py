@@ -21,6 +21,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "intervention": frozenset({"intervention"}),
     "level": frozenset({"level"}),
     "claim": frozenset({"claim"}),
+    "refuted": frozenset({"refuted"}),
     "finding": frozenset({"finding"}),
     "marker": frozenset({"marker"}),
     "ask": frozenset({"ask"}),

@@ -33,7 +33,7 @@ def _told(
     if result.missing and not result.first:
         raise NotRun(f"The {what} of {result.missing} step(s) was recorded in one run only.")
     note = f" ({s.low_precision})" if s.low_precision else ""
-    summary = f"{what} within {share(result.error)}"
+    summary = f"{what} agrees: relative error {share(result.error)}"
     if result.first:
         summary = (
             f"{what} differs from step {result.first} on, by {share(result.error)} of it at most"
