@@ -21,7 +21,7 @@ from pathlib import Path
 from core.events import TreeSnapshotted
 from core.git import Git, GitError, locate
 from core.patches import file_list, patch_between
-from core.workspace_files import Files
+from core.workspace_files import Files, within
 from core.workspace_files import WorkspaceError as WorkspaceError
 
 CACHES = (
@@ -108,6 +108,7 @@ class Workspace(Files):
                 self._link(place, link)
             self._set_baseline(head)
             self._git("read-tree", self.baseline)
+            self.note = f"{self.note} {self._nested_note()}".strip()
             self._git("update-ref", f"refs/pilotage/{self._session}/0", head)
             (session_dir / "baseline").write_text(head + "\n")
         except GitError as err:
@@ -200,6 +201,16 @@ class Workspace(Files):
             f"file{'s' * (len(changed) > 1)} there are not part of it ({some})."
         )
 
+    def _nested_note(self) -> str:
+        nested = self.nested()
+        if not nested:
+            return ""
+        some = ", ".join(nested[:5]) + (" ..." if len(nested) > 5 else "")
+        return (
+            f"The project has git repositories within its own ({some}), submodules or clones: "
+            "their files are missing in the worktree, so what needs them will not run."
+        )
+
     def _write_exclude(self, patterns: Sequence[str]) -> None:
         own = "" if self.private else self._git.user_excludes()
         self._exclude.write_text(
@@ -276,6 +287,10 @@ class Workspace(Files):
     def _add_written(self) -> None:
         """What the agent wrote on purpose counts, though a pattern calls it output."""
         there = [p for p in sorted(self._wrote) if os.path.lexists(self.root / p)]
+        if there:
+            # Where a repository was made meanwhile, git would refuse, and with it every snapshot.
+            inside = within(there, self.nested())
+            there = [p for p in there if p not in inside]
         if there:
             self._git("add", "-f", "--", *there)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from core.errors import PilotageError
@@ -118,11 +119,29 @@ class Files:
             names = [p for p in listing.replace("\t", "\0").split("\0") if p and not _count(p)]
             for name in names:
                 self.resolve(os.path.relpath(name, self.prefix or "."))
+            self._must_be_recorded(names)
             self._git("apply", "--whitespace=nowarn", *where, "-", input=data)
         except GitError as err:
             raise WorkspaceError(f"The patch does not apply; nothing was changed. {err}") from err
         self._wrote.update(names)
         return names
+
+    def nested(self) -> list[str]:
+        """Paths of repositories within this one (submodules, clones), relative to the root.
+
+        Git records which commit of them is meant, and none of their files.
+        """
+        entries = self._git("ls-files", "--stage", "-z").split("\0")
+        return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+
+    def _must_be_recorded(self, names: Iterable[str]) -> None:
+        """Raise :class:`WorkspaceError` for a path that no snapshot would have."""
+        inside = within(names, self.nested())
+        if inside:
+            raise WorkspaceError(
+                f"{inside[0]} lies in a git repository of its own (a submodule or a clone), whose "
+                "files are not part of this session. Nothing was changed."
+            )
 
     def _file(self, path: str) -> Path:
         full = self.resolve(path)
@@ -131,12 +150,20 @@ class Files:
         return full
 
     def _write_bytes(self, full: Path, data: bytes) -> None:
+        name = str(full.relative_to(self.root.resolve()))
+        self._must_be_recorded([name])
         try:
             full.parent.mkdir(parents=True, exist_ok=True)
             full.write_bytes(data)
         except OSError as err:
             raise WorkspaceError(f"{full.name} can't be written: {err.strerror}.") from err
-        self._wrote.add(str(full.relative_to(self.root.resolve())))
+        self._wrote.add(name)
+
+
+def within(names: Iterable[str], directories: Iterable[str]) -> list[str]:
+    """Those of the paths that are one of the directories, or lie in one."""
+    places = [Path(d) for d in directories]
+    return [n for n in names if any(Path(n).is_relative_to(p) for p in places)]
 
 
 def _count(field: str) -> bool:

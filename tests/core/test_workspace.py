@@ -432,3 +432,32 @@ def test_data_that_git_does_not_hold_can_be_linked(repo: Path, session: Path) ->
     with pytest.raises(WorkspaceError, match="leads out"):
         work.write("data/train.csv", "cheat")
     assert stat.S_ISLNK((work.root / "data").lstat().st_mode)
+
+
+def test_a_repository_within_is_said_and_never_stops_the_session(repo: Path, session: Path) -> None:
+    """Git refuses to add a file of a nested repository, and refused every snapshot after that."""
+    inner = repo / "vendor"
+    inner.mkdir()
+    (inner / "lib.py").write_text("x = 1\n")
+    git(inner, "init", "--quiet")
+    git(inner, "add", "-A")
+    git(inner, "commit", "--quiet", "-m", "inner")
+    git(repo, "add", "vendor")
+    git(repo, "commit", "--quiet", "-m", "a gitlink, as a submodule is")
+    files = Workspace.create(repo, session)
+    assert "git repositories within its own (vendor)" in files.note
+    with pytest.raises(WorkspaceError, match="vendor/lib.py lies in a git repository of its own"):
+        files.write("vendor/lib.py", "x = 2\n")
+    patch = "--- /dev/null\n+++ b/vendor/new.py\n@@ -0,0 +1 @@\n+x\n"
+    with pytest.raises(WorkspaceError, match="lies in a git repository of its own"):
+        files.apply_patch(patch)
+    # The agent clones something after it wrote there.
+    files.write("third/own.py", "x = 1\n")
+    assert files.snapshot("edit") is not None
+    git(files.root / "third", "init", "--quiet")
+    git(files.root / "third", "add", "-A")
+    git(files.root / "third", "commit", "--quiet", "-m", "inner")
+    files.snapshot("shell")
+    files.write("train.py", "print(2)\n")
+    after = files.snapshot("edit")
+    assert after is not None and "train.py" in str(after.files)
