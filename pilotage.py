@@ -7,15 +7,31 @@ that prints a result has ``--json``, which prints one object instead: the result
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
-from typing import Any, NoReturn
 
-# `core`, `sessions` and `tui` are common names: a research project next to which we are started
-# may have its own, and PYTHONPATH=. would put them first.
-ROOT = str(Path(__file__).resolve().parent)
-if not sys.path or sys.path[0] != ROOT:
-    sys.path.insert(0, ROOT)
+# `core`, `sessions` and `tui` are common names, and `click` is too: a research project next to
+# which we are started may have its own, and PYTHONPATH=. would put them first. So our own come
+# first, and what PYTHONPATH names comes last (it may be where our dependencies are).
+ROOT = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+
+
+def _real(entry: str) -> str:
+    try:
+        return os.path.realpath(entry)
+    except OSError:  # the working directory was deleted
+        return entry
+
+
+_THEIRS = {_real(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep)} - {ROOT}
+sys.path[:] = [
+    ROOT,
+    *(p for p in sys.path if _real(p) not in _THEIRS and p != ROOT),
+    *(p for p in sys.path if _real(p) in _THEIRS),
+]
+
+from pathlib import Path  # noqa: E402
+from typing import Any, NoReturn  # noqa: E402
 
 import click  # noqa: E402
 
@@ -75,14 +91,24 @@ def _error_object(sentence: str) -> None:
         click.echo(json.dumps({"error": sentence}, ensure_ascii=True))
 
 
-def has_terminal() -> bool:
-    """Whether the cockpit can be shown: it reads standard input and draws on standard error."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
+def no_terminal() -> str:
+    """Why the cockpit can't be shown here, as a clause; "" where it can.
+
+    It reads standard input and draws on standard error.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        return "this is none"
+    if os.environ.get("TERM") == "dumb":
+        return "TERM=dumb says that this one can only print lines"
+    encoding = sys.__stderr__.encoding if sys.__stderr__ else ""
+    if encoding.lower().replace("-", "") != "utf8":
+        return f"this one is used with the encoding {encoding}: set LANG=C.UTF-8"
+    return ""
 
 
 def _need_terminal(instead: str) -> None:
-    if not has_terminal():
-        fail(f"The cockpit needs a terminal, and this is none. {instead}")
+    if why := no_terminal():
+        fail(f"The cockpit needs a terminal, and {why}. {instead}")
 
 
 def show(result: dict[str, Any], text: str, as_json: bool) -> None:
@@ -129,7 +155,7 @@ def cli(ctx: click.Context) -> None:
     Sessions are kept in $PILOTAGE_HOME (default: the data directory of your platform).
     """
     if ctx.invoked_subcommand is None:
-        if not has_terminal():
+        if no_terminal():
             click.echo(ctx.get_help())
             return
         from tui.app import run_home
@@ -266,7 +292,7 @@ def _supervise(
 
 def _attach(path: Path, only_say: bool, as_json: bool) -> None:
     name = path.parent.name
-    if only_say or as_json or not has_terminal():
+    if only_say or as_json or no_terminal():
         from core.invocation import command
 
         text = f"Session {name} is being recorded. `{command()} attach {name}` opens the cockpit."

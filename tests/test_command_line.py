@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 import sys
@@ -57,6 +58,27 @@ def test_the_cockpit_without_a_terminal_is_a_sentence(tmp_path: Path, command: s
     assert done.exit_code == 2
     assert done.stderr.startswith("pilotage: The cockpit needs a terminal")
     assert "--json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("term", "encoding", "says"),
+    [
+        ("dumb", "utf-8", "TERM=dumb"),
+        ("xterm", "latin-1", "encoding latin-1: set LANG=C.UTF-8"),
+        ("xterm", "utf-8", ""),
+    ],
+)
+def test_a_terminal_that_can_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, term: str, encoding: str, says: str
+) -> None:
+    class Screen(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("stdin", "stdout", "stderr", "__stderr__"):
+        monkeypatch.setattr(f"sys.{name}", Screen(io.BytesIO(), encoding=encoding))
+    monkeypatch.setenv("TERM", term)
+    assert (says in pilotage.no_terminal()) if says else pilotage.no_terminal() == ""
 
 
 def test_a_mistake_in_the_script_makes_no_session(tmp_path: Path, home: Path) -> None:

@@ -131,7 +131,7 @@ def test_imports_go_one_way(layer: str, forbidden: set[str]) -> None:
 @pytest.fixture
 def foreign_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A research repository whose packages have our names and must not be imported by us."""
-    for name in LAYERS:
+    for name in (*LAYERS, "click", "textual", "json"):
         package = tmp_path / name
         package.mkdir()
         (package / "__init__.py").write_text(

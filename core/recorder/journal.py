@@ -59,7 +59,7 @@ class Journal:
                 self._log.append(*new)
                 break
             except LostError as err:
-                self._note(f"{len(new)} events are lost: {err}")
+                self._note(f"{len(new)} event{'s' * (len(new) > 1)} lost: {err}")
                 raise
             except PilotageError as err:
                 tries += 1
