@@ -132,7 +132,8 @@ ACTIONS: tuple[Action, ...] = (
            "Stop what the agent is doing now, and the run it started.", "agent",
            needs=_recorder, first=True),
     Action("pause", ("p",), "pause/resume",
-           "The agent takes no further step, and your clock stops, until you resume.", "agent",
+           "The agent takes no further step, and your clock stops, until you resume. After an "
+           "interrupt: let it go on.", "agent",
            needs=_recorder, first=True),
     Action("verify", ("v",), "verify now",
            "Measure the present tree against the reference, now.", "agent",
@@ -170,7 +171,8 @@ ACTIONS: tuple[Action, ...] = (
           "chooses which).", "replay", first=True),
     _both("previous", ("N",), "previous", "Go to the one before.", "replay", first=True),
     _both("jump_kind", ("j",), "jump to …",
-          "Choose what n and N go to: attempts, interventions, levels, findings, all.", "replay",
+          "Choose what n and N go to: attempts, interventions, levels, "
+          "findings, claims, refuted claims, all.", "replay",
           first=True),
     Action("play", ("space",), "play/pause", "Let the time of the replay run, or hold it.",
            "replay", live=False, replay=True, first=True),
@@ -208,6 +210,8 @@ def footer_ids(view: View) -> list[str]:
         ids += ["restart"]
     elif view.state.pending_ask is not None:
         ids += ["approve", "deny", "edit"]
+    elif view.state.interrupted:
+        ids += ["message", "pause"]
     ids += ["intervene", "message", "pause", "interrupt", "verify", "runs", "zoom", "basis",
             "mark", "stop", "detach"]  # fmt: skip
-    return [i for i in ids if not BY_ID[i].blocked(view)]
+    return [i for i in dict.fromkeys(ids) if not BY_ID[i].blocked(view)]

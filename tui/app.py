@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
 
 from core.errors import PilotageError
@@ -104,6 +106,10 @@ class PilotageApp(App[str]):
             return
         self.exit(parting(cockpit))
 
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Of the framework's own commands only the themes: the others are actions of ours."""
+        yield SystemCommand("theme", "Choose the colours", self.action_change_theme)
+
     async def action_quit(self) -> None:
         """Every way out says goodbye to the log first."""
         await self.action_leave()
@@ -119,7 +125,7 @@ class PilotageApp(App[str]):
         signal = _signal(event)
         cockpit = self.cockpit if signal else None
         pen = cockpit.pen if cockpit is not None else None
-        if pen is not None and not pen.closed and pen.due():
+        if pen is not None and pen.attached and not pen.closed and pen.due():
             self.run_worker(self._beat(pen, signal), group="presence", exit_on_error=False)
         await super().on_event(event)
 

@@ -54,6 +54,8 @@ class Pen:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="console writes")
         self._last_beat = float("-inf")
         self.closed = False
+        self.attached = False
+        """Whether this console is on record as watching; only then are signs of it written."""
 
     @property
     def source(self) -> str:
@@ -89,7 +91,12 @@ class Pen:
 
     async def attach(self, terminal: str) -> None:
         """Say that a console watches from here on."""
-        await self.write(OperatorAttached(self.console_id, self.author, terminal))
+        self.attached = True
+        try:
+            await self.write(OperatorAttached(self.console_id, self.author, terminal))
+        except PilotageError:
+            self.attached = False
+            raise
 
     def due(self) -> bool:
         """Whether the last sign of the operator is 15 s old."""
@@ -107,7 +114,7 @@ class Pen:
         """Say that this console leaves, and close the file. Never raises: leaving must work."""
         self.closed = True
         try:
-            if self._log is not None:
+            if self.attached and self._log is not None:
                 await self.write(OperatorDetached(self.console_id))
         except PilotageError:
             pass  # `broken` says why; a console that could not say goodbye is one that was killed

@@ -16,6 +16,10 @@ STARTING_S = 10
 STALLED_S = 120
 
 
+INTERRUPTED = "interrupted: m sends a message, p goes on"
+"""Why an agent waits that asks for nothing, and the two ways on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """The agent's state. ``tone`` is one of wait, work, run, pause, done, bad, idle.
@@ -40,6 +44,14 @@ def ask_text(ask: Ask) -> str:
     if ask.body.tool:
         return "wants to " + tool_wish(ask.body.tool, ask.body.input)
     return "asks: " + one_line(ask.body.question, 200)
+
+
+def ask_subject(ask: Ask) -> str:
+    """What an ask is about, without who wants it: ``rm -r runs``, ``edit train.py``."""
+    if not ask.body.tool:
+        return one_line(ask.body.question, 200)
+    wish = tool_wish(ask.body.tool, ask.body.input)
+    return wish.removeprefix("run ") if ask.body.tool in ("shell", "run") else wish
 
 
 def agent_status(
@@ -68,7 +80,8 @@ def agent_status(
         return Status("STARTING", "idle", "no agent yet", state.first_ts_us or None)
     if state.phase == "waiting":
         ask = state.pending_ask
-        assert ask is not None
+        if ask is None:
+            return Status("WAITING ON YOU", "wait", INTERRUPTED, _since(state))
         return Status("WAITING ON YOU", "wait", ask_text(ask), ask.ts_us, "a approve, d deny")
     if state.phase == "paused":
         return Status("PAUSED", "pause", "the agent takes no step", _since(state), "p resumes")

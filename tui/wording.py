@@ -30,10 +30,16 @@ def span(seconds: float) -> str:
     return f"{rest // 60}:{rest % 60:02}"
 
 
-def long_span(seconds: float) -> str:
-    """A duration as ``00:03:12``: its width does not change, so a title does not jump."""
-    whole = max(0, int(seconds))
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
+def middle(text: str, limit: int) -> str:
+    """A name in at most ``limit`` characters; where it must be cut, both of its ends stay.
+
+    The end gets the larger half: it is what tells one session from another.
+    """
+    flat = one_line(text, 400)
+    if len(flat) <= limit:
+        return flat
+    tail = limit // 2
+    return flat[: max(0, limit - tail - 1)] + "…" + flat[len(flat) - tail :]
 
 
 def clock(ts_us: int) -> str:

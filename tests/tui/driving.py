@@ -132,8 +132,11 @@ async def cockpit(
         console = Console(app, pilot, path, story, recorder)
         await console.until(lambda: app.cockpit and not feed.loading(), "loaded")
         if not replay and not feed.error and app.cockpit and app.cockpit.pen:
-            await console.stores("operator.attached", 2)
-            await console.until(lambda: feed.state.seq == len(story.new) + 1, "attached")
+            ended = any(new.body.KIND.startswith("agent.f") for new in story.new)
+            if not ended:  # a session that is over is only looked at
+                await console.stores("operator.attached", 2)
+            seq = len(story.new) + (not ended)
+            await console.until(lambda: feed.state.seq == seq, "attached")
         await pilot.pause()
         app.cockpit.draw()
         await pilot.pause()

@@ -13,11 +13,14 @@ from core import events as ev
 from core.errors import SessionError
 from core.events import NewEvent
 from tests.tui.driving import AFTER_US, Console, cockpit
-from tests.tui.session_events import TREES, demo
+from tests.tui.session_events import FILES_2, PATCH_2, START_US, TREES, demo, snapshot
 from tui.actions import READY_S
 from tui.panes.rows import RowList
 from tui.screens.dialogs import Confirm, Detail, EditInput, Prompt
 from tui.screens.intervention import InterventionForm
+from tui.theme import palette
+from tui.widgets.diff_view import DiffView
+from tui.wording import span
 
 
 def seen_for(console: Console, seconds: float) -> None:
@@ -43,6 +46,8 @@ async def test_approve_writes_the_decision(tmp_path: Path) -> None:
         assert event.source == c.screen.pen.source
         await c.shows("approved by")
         assert "WAITING ON YOU" not in c.text()
+        await c.shows("Approved: pip install 'torch_xla[tpu]'.")
+        assert all(n.timeout <= 3 for n in c.app._notifications)
 
 
 async def test_approve_refuses_what_has_just_come(tmp_path: Path) -> None:
@@ -131,6 +136,49 @@ async def test_message_is_queued_then_delivered(tmp_path: Path) -> None:
         await c.shows("use drop_last  delivered")
 
 
+async def test_an_interrupted_agent_waits_for_a_word_or_to_go_on(tmp_path: Path) -> None:
+    async with cockpit(tmp_path, "refuted") as c:
+        await c.press("x")
+        await c.stores("operator.interrupted")
+        await c.shows(
+            "WAITING ON YOU  0:00 (interrupted: m sends a message, p goes on)", "m message  p go on"
+        )
+        await c.press("p")
+        await c.stores("operator.resumed")
+        await c.until(lambda: "WAITING ON YOU" not in c.text())
+        assert not c.stored("operator.paused")
+        await c.shows("p pause")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_session_that_is_over_is_looked_at_without_a_trace(
+    tmp_path: Path, cut: bool
+) -> None:
+    story = demo("finished")
+    if cut:  # its recorder died before it could say goodbye
+        story.new.pop()
+    async with cockpit(tmp_path, story, alive=False) as c:
+        await c.shows("FINISHED")
+        before = c.path.read_bytes()
+        await c.press("1", "2", "3", "4", "r", "escape", "question_mark", "escape")
+        assert c.path.read_bytes() == before
+        # What is written on purpose still is.
+        await c.press("k", *"done", "enter")
+        await c.stores("marker.placed", 2)
+        await c.press("q")
+    assert len(c.stored("operator.attached")) == 1  # the story's own
+    assert not c.stored("operator.detached")
+    assert len(c.stored("operator.heartbeat")) == 2
+
+
+async def test_a_session_that_goes_on_again_is_attached_to(tmp_path: Path) -> None:
+    async with cockpit(tmp_path, "finished", alive=False) as c:
+        c.recorder["alive"] = True
+        c.append(NewEvent(ev.RecorderStarted(9), "recorder"))
+        c.append(NewEvent(ev.AgentStarted("scripted"), "agent"))
+        await c.stores("operator.attached", 2)
+
+
 @pytest.mark.parametrize(
     ("key", "kind", "action"),
     [("x", "operator.interrupted", ""), ("v", "operator.requested", "verify")],
@@ -148,8 +196,9 @@ async def test_pause_and_resume(tmp_path: Path) -> None:
         await c.shows("RUN #3")
         await c.press("p")
         await c.stores("operator.paused")
-        await c.shows("PAUSED", "p resume")
+        await c.shows("PAUSED", "p resume", "Paused: it ends")
         await c.press("p")
+        await c.until(lambda: "Paused: it ends" not in c.text())
         await c.stores("operator.resumed")
         await c.shows("RUN #3")
 
@@ -374,7 +423,7 @@ async def test_another_run_can_be_chosen(tmp_path: Path) -> None:
     async with cockpit(tmp_path) as c:
         await c.shows("run #4 · parity of target")
         await c.press("r", "down", "down", "down", "enter")
-        await c.shows("run #2 · attempt · 00:00:06", "Torch not compiled with CUDA enabled")
+        await c.shows("run #2 · attempt · 0:06", "Torch not compiled with CUDA enabled")
         await c.press("r", "home", "enter")
         await c.shows("run #4 · parity of target")
 
@@ -428,10 +477,80 @@ async def test_the_palette_knows_the_actions(tmp_path: Path) -> None:
     async with cockpit(tmp_path) as c:
         await c.press("ctrl+p")
         await c.shows("approve  (a)")
+        for theirs in ("Screenshot", "Maximize", "Quit", "Keys"):
+            assert theirs not in c.text()
         await c.press(*"diff basis")
         await c.shows("diff basis  (b)")
         await c.press("enter")
         await c.shows("diff · last step")
+
+
+async def test_a_stale_failure_is_still_said_to_be_one(tmp_path: Path) -> None:
+    story = demo("refuted")
+    story.snapshot(3, "", [])
+    async with cockpit(tmp_path, story) as c:
+        await c.shows("~ stale (was FAIL)  1 of 11 failed", "~ clipping  stale (was FAIL)")
+        [row] = [r for r in c.screen.query_one("#level-rows", RowList).rows if r.key == "level:1"]
+        bad = palette(c.app).bad
+        marked = [row.text.plain[s.start : s.end] for s in row.text.spans if s.style == bad]
+        assert marked == ["FAIL"]
+        await c.press("4")
+        c.screen.query_one("#level-rows", RowList).cursor = "check:L1.clip"
+        await c.press("enter")
+        await c.shows("stale (was FAIL)", "why stale", "clip to norm 1.0 in all 16 steps")
+
+
+async def test_levels_count_in_words(tmp_path: Path) -> None:
+    async with cockpit(tmp_path) as c:
+        await c.shows("✓ pass  all 4", "✗ FAIL  1 of 11 fail")
+
+
+async def test_optional_checks_that_did_not_run_are_no_failure(tmp_path: Path) -> None:
+    story = demo("refuted")
+    story.snapshot(2, "", [])
+    story.check("L4.time", "pass", "0.9 times", "r3")
+    async with cockpit(tmp_path, story) as c:
+        await c.shows("L4   –      ✓ pass  1 of 2 ran")
+
+
+async def test_the_diff_follows_the_last_step_until_one_moves_in_it(tmp_path: Path) -> None:
+    step = PATCH_2[PATCH_2.index("diff --git a/inkformer/data.py") :]
+    story = demo("refuted")
+    story.tree = TREES[2]
+    story.add(snapshot(TREES[2], PATCH_2, FILES_2, step))
+    async with cockpit(tmp_path, story) as c:
+        diff = c.screen.query_one(DiffView)
+        assert diff.follow
+        assert diff.files[diff._data.rows[diff.cursor].file].path == "inkformer/data.py"
+        assert diff.scroll_offset.y <= diff.cursor < diff.scroll_offset.y + diff.size.height
+        await c.press("1", "home")
+        assert not diff.follow
+        await c.shows("f follows")
+        c.append(NewEvent(snapshot(TREES[3], PATCH_2 + "\n", FILES_2, step), "recorder"))
+        await c.until(lambda: c.screen.feed.state.tree == TREES[3])
+        c.screen.draw()
+        assert diff.cursor == 0
+        await c.press("f")
+        assert diff._data.rows[diff.cursor].file == 1 and diff.follow
+        await c.until(lambda: "f follows" not in c.text())
+
+
+async def test_the_strip_says_how_long_the_session_lasts(tmp_path: Path) -> None:
+    async with cockpit(tmp_path) as c:
+        now = c.screen.feed.now_us()
+        shown = span((now - START_US) / 1e6 - 0.1)
+        await c.shows(f"session {shown} · ")
+        c.screen.feed._clock = lambda: now + 1_000_000
+        await c.shows(f"session {span((now - START_US) / 1e6 + 0.9)} · ")
+
+
+async def test_a_refuted_claim_stands_on_the_strip(tmp_path: Path) -> None:
+    async with cockpit(tmp_path) as c:
+        assert "▼L0" in c.text()
+        await c.press("5", "left")
+        await c.shows("asked: May I install")
+        await c.press("left")
+        await c.shows("▼ ", "claim L3 refuted: measured L0")
 
 
 async def test_stale_checks_say_why_once(tmp_path: Path) -> None:

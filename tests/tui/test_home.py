@@ -57,6 +57,23 @@ async def test_it_lists_every_session_with_where_it_stands(
         assert "✗ unreadable" in lines["torn-1130-0003"]
 
 
+@pytest.mark.parametrize("width", [100, 120, 160])
+async def test_a_long_name_keeps_the_end_that_tells_it_apart(
+    isolated_environment: Path, width: int
+) -> None:
+    for end in ("a7f3", "b8e4"):
+        story = demo("finished")
+        story.session_id = f"vision-transformer-from-scratch-on-tpu-with-a-name-1130-{end}"
+        (isolated_environment / story.session_id).mkdir()
+        write(isolated_environment / story.session_id / "session.db", story)
+    async with PilotageApp().run_test(size=(width, 30)) as pilot:
+        text = await until_shown(pilot, "2 sessions", "-1130-a7f3", "-1130-b8e4")
+        [line] = [x for x in text.splitlines() if "-1130-a7f3" in x]
+        name = next(word for word in line.split() if word.endswith("-1130-a7f3"))
+        assert "…" in name and len(name) >= 34
+        assert "measured" in text and "just now" not in line and " ago" in line
+
+
 async def test_an_empty_home_teaches_the_demo(isolated_environment: Path) -> None:
     async with PilotageApp().run_test(size=(80, 24)) as pilot:
         text = await until_shown(pilot, "There are no sessions yet.", "pilotage demo")

@@ -49,7 +49,7 @@ def opened(
     app = PilotageApp(path, replay=replay, feed=feed, pen=pen)
 
     async def ready(pilot: Pilot[Any]) -> None:
-        seq = 1 if replay else len(story.new) + 1
+        seq = 1 if replay else len(story.new) + (until != "finished")
         for _ in range(500):
             if feed.state.seq == seq:
                 break

@@ -10,7 +10,7 @@ from core import events as ev
 from core.events import Event
 from core.state import SessionState
 from tests.tui.session_events import Story, demo
-from tui.status import STALLED_S, STARTING_S, agent_status
+from tui.status import STALLED_S, STARTING_S, agent_status, ask_subject
 
 
 def folded(story: Story) -> SessionState:
@@ -36,6 +36,28 @@ def test_waiting_says_for_what_and_how_long() -> None:
     assert status.word == "WAITING ON YOU"
     assert status.detail == "wants to run pip install 'torch_xla[tpu]'"
     assert status.elapsed(story.now_us + 42_000_000) == "0:42"
+
+
+def test_an_interrupted_agent_says_what_it_waits_for() -> None:
+    story = demo("refuted").operator(ev.OperatorInterrupted())
+    status = status_of(story, 5)
+    assert status.word == "WAITING ON YOU"
+    assert status.detail == "interrupted: m sends a message, p goes on"
+    assert status.elapsed(story.now_us + 5_000_000) == "0:05"
+
+
+@pytest.mark.parametrize(
+    ("tool", "input", "subject"),
+    [
+        ("shell", {"command": "rm -r runs/smoke"}, "rm -r runs/smoke"),
+        ("edit", {"path": "train.py"}, "edit train.py"),
+        ("", {}, "Which seed?"),
+    ],
+)
+def test_what_an_ask_is_about(tool: str, input: dict[str, Any], subject: str) -> None:
+    story = demo("refuted").agent(ev.AgentAsked("q", "Which seed?", tool, input))
+    ask = folded(story).pending_ask
+    assert ask is not None and ask_subject(ask) == subject
 
 
 def test_a_question_is_quoted() -> None:

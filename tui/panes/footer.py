@@ -20,7 +20,7 @@ class Footer(Line):
 
     def draw(self, view: View) -> None:
         """Draw the keys for ``view``, if they have changed."""
-        paused = view.state.paused
+        paused = (view.state.paused, view.state.interrupted)
         width = self.size.width or self.app.size.width
         ids = tuple(footer_ids(view))
         stamp = (ids, paused, width, self.app.theme)
@@ -37,7 +37,7 @@ def footer_text(ids: tuple[str, ...], state: SessionState, width: int, colours: 
         action = BY_ID[id]
         title = action.title
         if id == "pause":
-            title = "resume" if state.paused else "pause"
+            title = "resume" if state.paused else "go on" if state.interrupted else "pause"
         item = _item(action.key, title, colours)
         if text.cell_len + item.cell_len + tail.cell_len + 4 > width:
             continue

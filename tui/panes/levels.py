@@ -86,9 +86,9 @@ class LevelPane(Pane):
         reasons: set[str] = set()
         for level in ladder.levels:
             yield _level_row(level, view.state, colours)
-            shown = level.checks if level.level in self._open else _worth_showing(level)
-            for check in shown:
-                yield _check_row(check, view.state, colours)
+            folded = level.level not in self._open
+            for check in _worth_showing(level) if folded else level.checks:
+                yield _check_row(check, colours, folded)
             if level.level not in self._open:
                 yield from _stale_rows(level, reasons, colours)
         if ladder.note:
@@ -97,7 +97,12 @@ class LevelPane(Pane):
 
 
 def _worth_showing(level: LevelStatus) -> list[CheckStatus]:
-    return [c for c in level.checks if c.state in (FAIL, WAIVED)]
+    return [c for c in level.checks if c.state in (FAIL, WAIVED) or _failed_before(c)]
+
+
+def _failed_before(status: CheckStatus) -> bool:
+    """Whether a stale check had failed when it was measured."""
+    return status.state == STALE and status.result is not None and status.result.body.state == FAIL
 
 
 def _stale_rows(level: LevelStatus, said: set[str], colours: Palette) -> Iterator[Row]:
@@ -117,25 +122,56 @@ def _level_row(level: LevelStatus, state: SessionState, colours: Palette) -> Row
     text.append(f"{'yes' if level.claimed else '–':<7}", colours.plain)
     style = state_style(level.state, colours)
     text.append(f"{SIGNS[level.state]} {WORDS[level.state]}", style)
+    if any(_failed_before(c) for c in level.checks):
+        text.append(" (was ", colours.muted).append(WORDS[FAIL], colours.bad)
+        text.append(")", colours.muted)
     runs = sorted({r for c in level.checks if c.result for r in c.result.body.runs})
     numbers = sorted(state.runs[r].number for r in runs if r in state.runs)
     counts = Counter(c.state for c in level.checks)
     if level.state != NOT_RUN or counts[NOT_RUN] < len(level.checks):
-        size = len(level.checks)
-        some = f"{counts[level.state]} of {size}" if counts[level.state] < size else f"all {size}"
-        text.append(f"  {some}", colours.muted)
+        text.append(f"  {_how_many(level, counts)}", colours.muted)
         text.append(f"  #{numbers[-1]}" if numbers else "", colours.muted)
     return Row(text, f"level:{level.level}")
 
 
-def _check_row(status: CheckStatus, state: SessionState, colours: Palette) -> Row:
+def _how_many(level: LevelStatus, counts: Counter[str]) -> str:
+    """Of how many checks the level's word is true, in words that can't be read as a score."""
+    size = len(level.checks)
+    failed_before = sum(_failed_before(c) for c in level.checks)
+    if level.state == FAIL:
+        return f"{counts[FAIL]} of {size} fail"
+    if level.state == STALE and failed_before:
+        return f"{failed_before} of {size} failed"
+    if counts[level.state] == size:
+        return f"all {size}"
+    if level.state in (PASS, NOT_RUN):
+        return f"{size - counts[NOT_RUN]} of {size} ran"
+    return f"{counts[level.state]} of {size} {WORDS[level.state]}"
+
+
+def _state_words(status: CheckStatus, colours: Palette) -> Text:
+    """``FAIL``; of a stale check also what it was: ``stale (was FAIL)``."""
+    text = Text().append(WORDS[status.state], state_style(status.state, colours))
+    if status.state == STALE and status.result is not None:
+        was = status.result.body.state
+        style = state_style(was, colours) if was == FAIL else colours.muted
+        text.append(" (was ", colours.muted).append(WORDS.get(was, one_line(was, 20)), style)
+        text.append(")", colours.muted)
+    return text
+
+
+def _check_row(status: CheckStatus, colours: Palette, folded: bool) -> Row:
     style = state_style(status.state, colours)
     lead = Text(f"  {SIGNS[status.state]} ", style)
     text = Text().append(status.check.title, style if status.state == FAIL else colours.plain)
-    text.append(f"  {WORDS[status.state]}", style)
-    said = status.result.body.summary if status.state == FAIL and status.result else status.why
-    if said:
-        text.append("\n" + one_line(said, 160), colours.muted)
+    text.append("  ").append_text(_state_words(status, colours))
+    failed = status.state == FAIL or _failed_before(status)
+    said = [status.result.body.summary] if failed and status.result else []
+    # Why it is stale stands once below the folded level.
+    if status.state != FAIL and not (folded and status.state == STALE):
+        said.append(status.why)
+    for line in said:
+        text.append("\n" + one_line(line, 160) if line else "", colours.muted)
     return Row(text, f"check:{status.check.id}", lead)
 
 
@@ -174,7 +210,8 @@ def _finding_row(finding: Finding, state: SessionState, colours: Palette) -> Row
 def check_detail(status: CheckStatus, state: SessionState, colours: Palette) -> Text:
     """Everything needed to doubt a check: expectation, numbers, tolerance, runs, trees."""
     text = Text()
-    text.append(f"{SIGNS[status.state]} {WORDS[status.state]}", state_style(status.state, colours))
+    text.append(f"{SIGNS[status.state]} ", state_style(status.state, colours))
+    text.append_text(_state_words(status, colours))
     text.append(f"   {status.check.question}\n\n", colours.plain)
     if status.result is None:
         text.append((status.why or "Nothing has been measured yet.") + "\n", colours.plain)

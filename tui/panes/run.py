@@ -15,7 +15,7 @@ from tui.view import View
 from tui.widgets.log_view import LogView
 from tui.widgets.plot import LinePlot
 from tui.widgets.plot_data import Series
-from tui.wording import count, long_span, one_line
+from tui.wording import count, one_line, span
 
 OFTEN_STEPS = 2000
 """Steps up to which the plot is drawn at every redraw; a longer one only once a second."""
@@ -130,10 +130,10 @@ def run_seconds(run: Run, now_us: int) -> float:
 
 
 def run_title(run: Run, lasted_s: float) -> str:
-    """``run #7 · attempt · 00:03:12``."""
+    """``run #7 · attempt · 3:12``."""
     started = run.started
     of = f" of {one_line(started.of, 12)}" if started.of else ""
-    return f"run #{run.number} · {one_line(started.purpose, 12)}{of} · {long_span(lasted_s)}"
+    return f"run #{run.number} · {one_line(started.purpose, 12)}{of} · {span(lasted_s)}"
 
 
 def status_text(run: Run, series: RunSeries, colours: Palette) -> Text:

@@ -15,13 +15,12 @@ from tui.wording import minutes
 def spending_words(view: View) -> str:
     """The two figures that are always in sight: ``agent $6.89 · you 12 min``."""
     spent = effort(view.state, view.now_us if view.acting else None)
-    cost = view.costs.agent.text
-    named = cost if cost.startswith("no ") else f"agent {cost}"  # "no agent cost"
-    return f"{named} · you {minutes(spent.active)}"
+    return f"{' '.join(_agent(view.costs.agent)).strip()} · you {minutes(spent.active)}"
 
 
-def _brief(amount: Amount) -> str:
-    return "nothing" if amount.text == "no agent cost" else amount.text
+def _agent(amount: Amount) -> tuple[str, str]:
+    """Name and amount; "no agent cost" has its name in it."""
+    return ("" if amount.text.startswith("no ") else "agent", amount.text)
 
 
 def spending_rows(view: View, colours: Palette) -> list[Row]:
@@ -36,13 +35,13 @@ def spending_rows(view: View, colours: Palette) -> list[Row]:
         text = Text()
         for name, value in parts:
             text.append("   " if text else "", colours.muted)
-            text.append(f"{name} ", colours.muted)
+            text.append(f"{name} " if name else "", colours.muted)
             text.append(value, colours.plain)
         return Row(text)
 
     rows = [
         Row(Text("spent", colours.strong)),
-        line(("agent", _brief(costs.agent)), ("hardware", _brief(costs.hardware))),
+        line(_agent(costs.agent), ("hardware", costs.hardware.text)),
         line(("you", minutes(spent.active)), ("agent", minutes(spent.agent_s))),
     ]
     if spent.blocked_s >= 1:

@@ -6,7 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from core.state import SessionState
-from core.state_parts import Moment
+from core.state_parts import Moment, level_name
 from tui.view import View
 from tui.widgets.timeline import Timeline
 from tui.widgets.timeline_layout import Moment as Mark
@@ -37,6 +37,7 @@ class TimelinePane(Vertical):
         # A live strip grows at its right edge, which need not be drawn anew for less than a cell.
         end = whole.last_ts_us if view.replay else max(view.live_us, whole.last_ts_us)
         tick = max(EDGE_US, (end - whole.first_ts_us) // max(1, self.size.width))
+        strip.set_clock(end if self._live(view) else 0)
         stamp = (id(whole), len(whole.moments), end // tick, position, view.playing)
         if stamp == self._drawn:
             return
@@ -44,7 +45,7 @@ class TimelinePane(Vertical):
         marked = (id(whole), len(whole.moments), len(whole.interventions))
         if marked != self._marked:
             self._marked = marked
-            self._marks = [_mark(m, whole) for m in whole.moments if _worth(m, whole)]
+            self._marks = [_mark(m, whole) for m in _worth_drawing(whole)]
         if view.playing or not (view.replay or view.past):
             strip.cursor_seq = None  # time has gone on from the moment that was chosen
         end = whole.last_ts_us if not self._live(view) else end
@@ -55,6 +56,16 @@ class TimelinePane(Vertical):
     def _live(view: View) -> bool:
         whole = view.whole or view.state
         return not view.replay and not whole.over
+
+
+def _worth_drawing(state: SessionState) -> list[Moment]:
+    # A measurement that refutes a claim is one point of the line; its sign says the level too.
+    refuting = {m.seq for m in state.moments if m.kind == "refuted"}
+    return [
+        m
+        for m in state.moments
+        if _worth(m, state) and not (m.kind == "level" and m.seq in refuting)
+    ]
 
 
 def _worth(moment: Moment, state: SessionState) -> bool:
@@ -69,6 +80,9 @@ def _mark(moment: Moment, state: SessionState) -> Mark:
     kind = "failed" if moment.kind == "ended" else moment.kind
     mark = moment.label if moment.kind == "level" else ""
     label = one_line(moment.label, 200)
+    if moment.kind == "refuted":
+        measured = [m.level for m in state.measurements if m.seq <= moment.seq]
+        mark = level_name(measured[-1]) if measured else ""
     if moment.kind == "level":
         label = f"measured {label}"
     elif moment.kind == "ask":

@@ -10,6 +10,9 @@ from tui.pen import Pen
 from tui.view import Choice, View
 from tui.wording import block
 
+CONFIRM_S = 3.0
+"""Seconds a plain confirmation stays."""
+
 
 class CockpitBase(Screen[str]):
     """State of the screen. It is about looking; the session's own state belongs to the feed."""
@@ -47,3 +50,7 @@ class CockpitBase(Screen[str]):
             markup=False,
             timeout=12 if bad else 6,
         )
+
+    def confirm(self, sentence: str) -> None:
+        """That what was asked for is done: nothing to act on, so it goes soon."""
+        self.notify(block(sentence), markup=False, timeout=CONFIRM_S)

@@ -73,6 +73,7 @@ class CockpitScreen(Operating):
     ]
 
     _told_error = ""
+    _attach_begun = False
     _memo: dict[object, Any]
     _last_view: View | None = None
 
@@ -101,7 +102,6 @@ class CockpitScreen(Operating):
         self.feed.start()
         if isinstance(self.feed, LiveFeed) and self.pen is not None:
             self.pen.on_written = self.feed.poke
-            self.attach()
         self.focus_pane("agent")  # what is shown where only one pane fits
         if self.feed.replay:
             self.focus_pane("timeline")
@@ -111,6 +111,16 @@ class CockpitScreen(Operating):
     def on_unmount(self) -> None:
         """End the feed's thread."""
         self.feed.stop()
+
+    def _attach_if_it_goes_on(self) -> None:
+        """Once the first state is read. To look at a session that is over must not change it."""
+        if self._attach_begun or self.pen is None or self.feed.loading() or self.feed.error:
+            return
+        state = self.feed.state
+        if state.over or (state.agent_end is not None and self.feed.recorder() is False):
+            return
+        self._attach_begun = True
+        self.attach()
 
     @work(group="presence")
     async def attach(self) -> None:
@@ -155,6 +165,7 @@ class CockpitScreen(Operating):
 
     def _redraw(self) -> None:
         self.feed.pump()
+        self._attach_if_it_goes_on()
         if self.feed.error and self.feed.error != self._told_error:
             self._told_error = self.feed.error
             self.say(self.feed.error, bad=True)

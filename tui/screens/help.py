@@ -14,7 +14,10 @@ SIGNS = (
     ("✓", "pass"),
     ("✗", "FAIL"),
     ("·", "not run: nothing was measured, which is no pass"),
-    ("~", "stale: measured, but on other code, command, criteria or reference"),
+    (
+        "~",
+        "stale: measured, but on other code, command, criteria or reference; what it was stands behind it",
+    ),
     ("w", "waived by you, with a reason"),
 )
 LISTS = (

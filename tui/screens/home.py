@@ -19,7 +19,7 @@ from core.state_parts import level_name
 from tui.panes.rows import Row, RowList
 from tui.screens.dialogs import Choose, Detail, Prompt
 from tui.theme import Palette, palette
-from tui.wording import ago, count, one_line
+from tui.wording import ago, count, middle, one_line
 
 if TYPE_CHECKING:
     from sessions.catalog import Listed
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 LOOK_S = 3.0
 """Seconds between two looks at the sessions."""
 
-ROOMY = 100
-"""Cells from which attempts and interventions have columns of their own."""
+WIDE = 100
+"""Cells from which a session's name has 34 of them."""
+
+ROOMY = 118
+"""Cells from which attempts, interventions and cost have columns of their own."""
 
 EMPTY = """There are no sessions yet.
 
@@ -140,11 +143,11 @@ class HomeScreen(Screen[None]):
         self.query_one("#home-keys", Static).update(_keys(bool(listed), colours))
         columns = self.query_one("#home-columns", Static)
         columns.display = bool(listed)
-        names = _columns(width > ROOMY)
+        names = _columns(width)
         line = "".join(f"{name:<{size}}" for name, size in names)
         columns.update(Text("   " + line, colours.muted, no_wrap=True))
         rows = self.query_one("#sessions", RowList)
-        shown = [session_row(e, now_us, width > ROOMY, colours) for e in listed]
+        shown = [session_row(e, now_us, width, colours) for e in listed]
         rows.set_rows([row for each in shown for row in (each, Row(Text()))])
         rows.display = bool(listed)
         if listed and not any(e.path == rows.cursor for e in listed):
@@ -238,22 +241,24 @@ def _keys(some: bool, colours: Palette) -> Text:
     return text
 
 
-def _columns(roomy: bool) -> list[tuple[str, int]]:
-    """Names and widths of the columns; the last one takes what is left."""
-    columns = [("state", 15), ("session", 26), ("measured", 10), ("claimed", 9)]
-    if roomy:
-        columns += [("attempts", 10), ("interventions", 15), ("agent $", 12)]
+def _columns(width: int) -> list[tuple[str, int]]:
+    """Names and widths of the columns in a terminal of ``width`` cells; the last takes the rest."""
+    name = 31 if width < WIDE else 35 + max(0, min(width - ROOMY - 2, 20))
+    columns = [("state", 14), ("session", name), ("measured", 9), ("claimed", 8)]
+    if width >= ROOMY:
+        columns += [("attempts", 9), ("interventions", 14), ("agent $", 14)]
     return [*columns, ("last", 1)]
 
 
-def session_row(entry: Listed, now_us: int, roomy: bool, colours: Palette) -> Row:
+def session_row(entry: Listed, now_us: int, width: int, colours: Palette) -> Row:
     """One session in two lines. State is a sign and a word; the colour repeats it."""
+    columns, roomy = _columns(width), width >= ROOMY
     sign, word, tone = STATES.get(entry.state, ("·", one_line(entry.state, 14), "muted"))
     style = getattr(colours, tone)
     lead = Text().append(f"{sign} ", style)
     values = [
         (word, style),
-        (one_line(entry.session_id, 25), colours.strong),
+        (middle(entry.session_id, columns[1][1] - 1), colours.strong),
         (level_name(entry.measured_level), colours.strong),
         (level_name(entry.claimed_level), colours.plain),
     ]
@@ -262,17 +267,17 @@ def session_row(entry: Listed, now_us: int, roomy: bool, colours: Palette) -> Ro
         values += [
             (str(entry.attempts), colours.plain),
             (str(entry.interventions), colours.plain),
-            ("none" if cost == "no agent cost" else cost, colours.plain),
+            (cost, colours.plain),
         ]
     last = ago(entry.last_ts_us, now_us) if entry.last_ts_us else "–"
     values.append((last, colours.muted))
     text = Text()
     if entry.problem:
-        text.append(f"{word:<15}", style)
+        text.append(f"{word:<{columns[0][1]}}", style)
         text.append(one_line(entry.session_id, 40), colours.strong)
         text.append(f"\n{one_line(entry.problem, 600)}", colours.muted)
         return Row(text, entry.path, lead)
-    for (value, look), (_, size) in zip(values, _columns(roomy), strict=True):
+    for (value, look), (_, size) in zip(values, columns, strict=True):
         text.append(f"{value:<{size}}", look)
     more = [one_line(entry.title, 60), one_line(entry.project, 100)]
     if not roomy:

@@ -16,9 +16,19 @@ from tui.screens.help import Help, help_rows
 from tui.screens.linking import Linking
 from tui.theme import Palette, palette
 from tui.widgets.timeline import Timeline
-from tui.wording import clock, long_span, one_line
+from tui.wording import clock, one_line, span
 
-JUMP_KINDS = ("any", "attempt", "intervention", "level", "finding", "claim", "ask", "marker")
+JUMP_KINDS = (
+    "any",
+    "attempt",
+    "intervention",
+    "level",
+    "finding",
+    "claim",
+    "refuted",
+    "ask",
+    "marker",
+)
 
 
 class Looking(Linking):
@@ -108,7 +118,7 @@ class Looking(Linking):
         moment = self.jump(direction)
         if moment is None:
             where = "later" if direction > 0 else "earlier"
-            what = "moment" if self.jump_kind == "any" else self.jump_kind
+            what = {"any": "moment", "refuted": "refuted claim"}.get(self.jump_kind, self.jump_kind)
             self.say(f"There is no {where} {what}. j chooses what n and N go to.")
             return
         # Only what was chosen may carry the cursor; the strip shows where we are.
@@ -123,7 +133,12 @@ class Looking(Linking):
             counts["any"] += 1
             if moment.kind in counts:
                 counts[moment.kind] += 1
-        words = {"any": "every moment", "level": "level change", "marker": "mark"}
+        words = {
+            "any": "every moment",
+            "level": "level change",
+            "refuted": "claim refuted",
+            "marker": "mark",
+        }
         rows = [Row(Text(f"{words.get(k, k):<16}{counts[k]:>5}"), k) for k in JUMP_KINDS]
         chosen = await self.app.push_screen_wait(Choose("n and N go to", rows, self.jump_kind))
         if chosen is not None:
@@ -182,7 +197,7 @@ def _run_row(run: Run, state: SessionState, colours: Palette, now_us: int) -> Ro
     started = run.started
     what = started.purpose + (f" of {started.of}" if started.of else "")
     text = Text().append(f"{one_line(what, 20):<21}", colours.plain)
-    text.append(f"{clock(run.ts_us)}  {long_span(run_seconds(run, now_us))}  ", colours.muted)
+    text.append(f"{clock(run.ts_us)}  {span(run_seconds(run, now_us))}  ", colours.muted)
     how, good = ending(run)
     text.append(how, colours.ok if good else colours.bad)
     if not run.running and started.purpose == "attempt":

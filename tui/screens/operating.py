@@ -30,7 +30,7 @@ from tui.feed import LiveFeed
 from tui.screens.dialogs import Confirm, EditInput, Prompt
 from tui.screens.intervention import InterventionForm, guesses, stamp_text
 from tui.screens.looking import Looking
-from tui.status import ask_text
+from tui.status import ask_subject, ask_text
 from tui.view import View
 from tui.wording import block, clock, one_line
 
@@ -81,7 +81,7 @@ class Operating(Looking):
             )
             return
         if await self._decide(ask, "allow"):
-            self.say(f"Approved: it {ask_text(ask)}.")
+            self.confirm(_sentence("Approved", ask))
 
     @work(group="dialog")
     async def act_deny(self) -> None:
@@ -96,7 +96,7 @@ class Operating(Looking):
             )
         )
         if reason is not None and await self._decide(ask, "deny", reason=reason):
-            self.say(f"Denied: it {ask_text(ask)}.")
+            self.confirm(_sentence("Denied", ask))
 
     @work(group="dialog")
     async def act_edit(self) -> None:
@@ -107,12 +107,12 @@ class Operating(Looking):
                 Prompt("answer", block(ask.body.question), hint="your answer")
             )
             if answer is not None and await self._decide(ask, "edit", {"answer": answer}, answer):
-                self.say("Answered.")
+                self.confirm("Answered.")
             return
-        title = f"edit what it {ask_text(ask)}"
+        title = f"edit: {ask_subject(ask)}"
         changed = await self.app.push_screen_wait(EditInput(one_line(title, 70), ask.body.input))
         if changed is not None and await self._decide(ask, "edit", changed):
-            self.say("Approved as edited.")
+            self.confirm("Approved as edited.")
 
     def _ask(self) -> Ask:
         ask = self.view().state.pending_ask
@@ -140,24 +140,27 @@ class Operating(Looking):
         if text:
             body = OperatorMessaged(uuid.uuid4().hex[:12], text, self.author)
             if await self.write(body, tree=self.feed.state.tree):
-                self.say("Queued. The transcript shows when it is delivered.")
+                self.confirm("Queued. The transcript shows when it is delivered.")
 
     async def act_interrupt(self) -> None:
         """Stop what the agent is doing."""
         if await self.write(OperatorInterrupted("", self.author), tree=self.feed.state.tree):
-            self.say("Interrupted. m tells the agent what to do instead.")
+            self.confirm("Interrupted: m sends a message, p goes on.")
 
     async def act_pause(self) -> None:
-        """Pause, or resume."""
-        paused = self.feed.state.paused
-        body: Body = OperatorResumed(self.author) if paused else OperatorPaused("", self.author)
-        if await self.write(body):
-            self.say("Resumed." if paused else "Paused: it ends the step it is in. p resumes.")
+        """Pause, or resume; after an interrupt, let it go on."""
+        paused, interrupted = self.feed.state.paused, self.feed.state.interrupted
+        if not (paused or interrupted):
+            if await self.write(OperatorPaused("", self.author)):
+                self.confirm("Paused: it ends the step it is in. p resumes.")
+        elif await self.write(OperatorResumed(self.author)):
+            self.app.clear_notifications()  # "Paused" is no longer true
+            self.confirm("Resumed." if paused else "It goes on.")
 
     async def act_verify(self) -> None:
         """Ask the recorder to measure the present tree."""
         if await self.write(OperatorRequested("verify", self.author), tree=self.feed.state.tree):
-            self.say("Measuring. The level pane shows each check as it comes.")
+            self.confirm("Measuring. The level pane shows each check as it comes.")
 
     @work(group="dialog")
     async def act_stop(self) -> None:
@@ -167,7 +170,7 @@ class Operating(Looking):
         question = f"End the agent and the recorder?{what} Everything recorded stays."
         if await self.app.push_screen_wait(Confirm("stop session", question)):
             if await self.write(OperatorRequested("stop session", self.author)):
-                self.say("Stopping.")
+                self.confirm("Stopping.")
 
     @work(group="dialog", exclusive=True)
     async def act_restart(self) -> None:
@@ -175,13 +178,13 @@ class Operating(Looking):
         from sessions.opening import start
 
         assert isinstance(self.feed, LiveFeed)
-        self.say("Starting the recorder …")
+        self.confirm("Starting the recorder …")
         try:
             await asyncio.to_thread(start, self.feed.path)
         except (PilotageError, OSError) as err:
             self.say(f"The recorder did not start: {err}", bad=True)
             return
-        self.say("The recorder is back. The transcript says what was cut off.")
+        self.confirm("The recorder is back. The transcript says what was cut off.")
 
     # --- on record ---------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class Operating(Looking):
             again = "The words could not be saved (see above). Try again? No keeps only the stamp."
             if not await self.app.push_screen_wait(Confirm("intervention", again)):
                 return
-        self.say("Intervention saved.")
+        self.confirm("Intervention saved.")
 
     async def act_void(self) -> None:
         """Void the last intervention, or restore it."""
@@ -231,7 +234,7 @@ class Operating(Looking):
             Prompt("mark", f"This moment, {clock(now)}.", hint="a name for it")
         )
         if text and await self.write(MarkerPlaced(text, self.author), tree=tree, ts_us=now):
-            self.say("Marked.")
+            self.confirm("Marked.")
 
     # --- leaving -----------------------------------------------------------------------------
 
@@ -242,3 +245,9 @@ class Operating(Looking):
     def dismiss_cockpit(self) -> None:
         """How this screen is left; the app knows where to."""
         raise NotImplementedError
+
+
+def _sentence(done: str, ask: Ask) -> str:
+    """``Approved: rm -r runs.``"""
+    subject = ask_subject(ask)
+    return f"{done}: {subject}" + ("" if subject.endswith((".", "?", "!", "…")) else ".")

@@ -36,12 +36,14 @@ class DiffView(SearchView):
 
 What was changed. Added lines begin with **+**, removed ones with **-**; the numbers are those of
 the old and of the new file. Words that changed inside a line are underlined. Tags at the right edge
-say what a guard or a finding has to do with the place.
+say what a guard or a finding has to do with the place. While it follows, the view goes to the change
+of each new step; a move in it stops that, so that nothing moves while you read.
 """
         + SearchView.KEYS_HELP
         + """| **[**, **]** | previous and next hunk |
 | **{**, **}** | previous and next file |
 | enter | go to the moment of the hunk in the other panes |
+| **f** | follow the newest change, or stop following |
 """
     )
 
@@ -50,6 +52,7 @@ say what a guard or a finding has to do with the place.
         Binding("right_square_bracket", "hunk(1)", "Next hunk", key_display="]"),
         Binding("left_curly_bracket", "file(-1)", "Previous file", show=False, key_display="{"),
         Binding("right_curly_bracket", "file(1)", "Next file", key_display="}"),
+        Binding("f", "follow", "Follow"),
     ]
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -115,6 +118,9 @@ say what a guard or a finding has to do with the place.
     ) -> None:
         super().__init__(ascii=ascii, name=name, id=id, classes=classes)
         self.empty = empty
+        self.follow = True
+        """Whether the view goes to the newest change by itself."""
+        self._newest: list[tuple[str, int]] = []
         self._diff = diff
         self._data = DiffRows(parse_diff(diff), tags)
 
@@ -195,6 +201,53 @@ say what a guard or a finding has to do with the place.
             return False
         self.jump_to(self._find((path, "new", line)))
         return True
+
+    # Following.
+
+    def show_newest(self, places: Sequence[tuple[str, int]]) -> None:
+        """Name the places of the newest change, best first: path and line of the new text.
+
+        While the view follows it goes to the first one that the diff has.
+        """
+        self._newest = list(places)
+        self._to_newest()
+
+    def _to_newest(self) -> None:
+        if not self.follow:
+            return
+        found = next(
+            ((p, n) for p, n in self._newest if any(f.path == p for f in self.files)), None
+        )
+        if found is None:
+            return
+        path, line = found
+        row = self._find((path, "new", line))
+        hunk = max((at for at in self._data.hunk_rows if at <= row), default=row)
+        height = self.scrollable_content_region.height
+        if row - hunk < height // 2:
+            row = hunk  # with its header, where the change is in sight below it
+        self.cursor = row
+        if not self.scroll_offset.y <= row < self.scroll_offset.y + height // 2:
+            self.put_scroll(y=max(0, row - (1 if row == hunk else height // 3)))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """A pane that has just come into sight shows the newest change, too."""
+        self._to_newest()
+
+    def move_cursor(self, index: int) -> None:
+        self.follow = False
+        super().move_cursor(index)
+
+    def on_mouse_scroll_down(self) -> None:
+        self.follow = False
+
+    def on_mouse_scroll_up(self) -> None:
+        self.follow = False
+
+    def action_follow(self) -> None:
+        self.follow = not self.follow
+        self._to_newest()
 
     # Moving.
 

@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -31,12 +32,14 @@ What happened, from left to right.
 |---|---|
 | ● ✗ | an attempt, one that failed |
 | ▲ ◆ | a level measured, a claim |
+| ▼ | a claim refuted by what was measured |
 | ! | a finding |
 | i | an intervention |
 | ? | a question of the agent |
 | m | a mark |
 
-A number behind a sign counts moments too close to be drawn apart. The heavy part of the line is
+×3 behind a sign: three moments too close to be drawn apart, under the weightiest sign; L3 is the
+level itself. The newest level is always written out where it fits. The heavy part of the line is
 what a replay has played.
 
 | key | does |
@@ -80,6 +83,7 @@ what a replay has played.
         & .timeline--label { color: $foreground; }
         & .timeline--muted { color: $foreground 60%; }
         & .timeline--attempt { color: $primary; }
+        & .timeline--refuted { color: $error; text-style: bold; }
         & .timeline--failed { color: $error; text-style: bold; }
         & .timeline--finding { color: $warning; text-style: bold; }
         & .timeline--intervention { color: $accent; text-style: bold; }
@@ -133,6 +137,7 @@ what a replay has played.
         self._start = self._end = 0
         self._position: int | None = None
         self._now = "now"
+        self._clock = 0
         self._laid: tuple[int, list[Cluster]] | None = None
 
     # Data.
@@ -169,6 +174,12 @@ what a replay has played.
             self._position = position_us
             self.refresh()
 
+    def set_clock(self, now_us: int) -> None:
+        """How long the session lasts by now. Repaints the words only, once a second."""
+        before, self._clock = self._clock, now_us
+        if clock(before - self._start) != clock(now_us - self._start) and self.size.height > 1:
+            self.refresh(Region(0, 1, self.size.width, 1))
+
     def _cursor_index(self) -> int | None:
         for index, moment in enumerate(self._moments):
             if moment.seq == self.cursor_seq:
@@ -189,6 +200,10 @@ what a replay has played.
         here = self._cursor_index()
         if here is not None:
             target = here + direction
+            while 0 <= target < len(self._moments) and (
+                self._moments[target].seq == self.cursor_seq  # one event, two moments
+            ):
+                target += direction
         elif direction < 0:
             position = self._end if self._position is None else self._position
             target = bisect_right(self._times, position) - 1
@@ -320,8 +335,7 @@ what a replay has played.
         if not self._moments:
             return self.empty
         noun = "moment" if len(self._moments) == 1 else "moments"
-        parts = [f"{len(self._moments)} {noun}", clock(self._end - self._start)]
+        parts = [f"session {clock(max(self._end, self._clock) - self._start)}"]
         if self._position is not None:
-            at = f"at {clock(self._position - self._start)}"
-            parts.append(at)
-        return dot.join(parts)
+            parts.append(f"at {clock(self._position - self._start)}")
+        return dot.join([*parts, f"{len(self._moments)} {noun}"])

@@ -31,18 +31,21 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    "failed": Kind("✗", "x", 0, "failed"),
-    "level": Kind("▲", "^", 1, "level"),
-    "finding": Kind("!", "!", 2, "finding"),
-    "intervention": Kind("i", "i", 3, "intervention"),
-    "claim": Kind("◆", "#", 4, "claim"),
-    "ask": Kind("?", "?", 5, "question"),
-    "attempt": Kind("●", "o", 6, "attempt"),
-    "marker": Kind("m", "m", 7, "mark"),
+    "refuted": Kind("▼", "V", 0, "claim refuted"),
+    "failed": Kind("✗", "x", 1, "failed"),
+    "level": Kind("▲", "^", 2, "level"),
+    "finding": Kind("!", "!", 3, "finding"),
+    "intervention": Kind("i", "i", 4, "intervention"),
+    "claim": Kind("◆", "#", 5, "claim"),
+    "ask": Kind("?", "?", 6, "question"),
+    "attempt": Kind("●", "o", 7, "attempt"),
+    "marker": Kind("m", "m", 8, "mark"),
 }
 """Signs by kind. ``failed`` is an attempt that has ended badly."""
 
-_OTHER = Kind("·", ".", 8, "event")
+_OTHER = Kind("·", ".", 9, "event")
+
+_KEPT = ("level", "refuted")  # kinds whose newest moment keeps its mark in a cluster, too
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def lay_out(
 ) -> list[Cluster]:
     """Place moments (in order of time) on ``width`` columns; those that would touch are joined.
 
-    A cluster shows the sign of its weightiest kind and how many it holds: ``✗3``.
+    A cluster shows the sign of its weightiest kind and how many it holds: ``✗×3``. The one that
+    holds the newest level shows that instead, ``▲L3``, if it fits: it is what one looks for.
     """
     out: list[Cluster] = []
     if width < 1 or not moments:
@@ -75,34 +79,54 @@ def lay_out(
     places = [
         max(0, min(width - 1, round((m.t_us - start_us) / span * (width - 1)))) for m in moments
     ]
+    kept = next((i for i in reversed(range(len(moments))) if moments[i].kind in _KEPT), -1)
     groups: list[list[int]] = []  # column, first, last
     for at, column in enumerate(places):
-        if groups:
-            before = groups[-1]
-            size = before[2] - before[1] + 1
-            if before[0] + (1 if size == 1 else 1 + len(str(size))) > column:
-                before[2] = at
-                continue
-        groups.append([column, at, at])
-    for number, (column, first, last) in enumerate(groups):
-        kind = min((moments[i].kind for i in range(first, last + 1)), key=lambda k: kind_of(k).rank)
-        look = kind_of(kind)
-        text = look.ascii if ascii else look.sign
-        count = last - first + 1
-        if count > 1:
-            text += str(count)
-        elif moments[first].mark:
-            mark = text + printable(moments[first].mark)
-            limit = groups[number + 1][0] - 1 if number + 1 < len(groups) else width
-            if cell_len(mark) == len(mark) and column + len(mark) <= limit:
-                text = mark
-        # At the right edge a text moves left, unless that would cover its neighbour.
-        left = out[-1].column + cell_len(out[-1].text) if out else 0
-        column = max(left, min(column, width - cell_len(text)))
-        if column + cell_len(text) > width:
-            text = text[: max(0, width - column)]
-        out.append(Cluster(column, text, kind, first, last))
-    return out
+        if groups and groups[-1][0] + _least(groups[-1]) > column:
+            groups[-1][2] = at
+        else:
+            groups.append([column, at, at])
+    # At the right edge a text moves left, and takes in the neighbours that it would cover.
+    while len(groups) > 1:
+        _, text = _named(moments, groups[-1], kept, width, ascii)
+        before = groups[-2]
+        if min(groups[-1][0], width - cell_len(text)) >= before[0] + _least(before):
+            break
+        before[2] = groups.pop()[2]
+    end = width
+    for group in reversed(groups):
+        room = width if end == width else end - group[0]
+        kind, text = _named(moments, group, kept, room, ascii)
+        end = min(group[0], width - cell_len(text))
+        out.append(Cluster(end, text, kind, group[1], group[2]))
+    return out[::-1]
+
+
+def _least(group: list[int]) -> int:
+    """The cells that a group takes at least: its sign, and its count if it is a cluster."""
+    size = group[2] - group[1] + 1
+    return 1 if size == 1 else 2 + len(str(size))
+
+
+def _named(
+    moments: Sequence[Moment], group: list[int], kept: int, room: int, ascii: bool
+) -> tuple[str, str]:
+    """Kind and text of a group in ``room`` cells: with its mark, else with its count."""
+    _, first, last = group
+
+    def sign(kind: str) -> str:
+        return kind_of(kind).ascii if ascii else kind_of(kind).sign
+
+    if first <= kept <= last or first == last:
+        chosen = kept if first <= kept <= last else first
+        text = sign(moments[chosen].kind) + printable(moments[chosen].mark)
+        # Only the newest level may touch its neighbour; all others leave a cell between.
+        fits = cell_len(text) == len(text) <= room - (chosen != kept and room > 1)
+        if fits and (len(text) > 1 or first == last):
+            return moments[chosen].kind, text
+    kind = min((moments[i].kind for i in range(first, last + 1)), key=lambda k: kind_of(k).rank)
+    text = f"{sign(kind)}{'x' if ascii else '×'}{last - first + 1}"
+    return kind, text if first < last and len(text) <= room else sign(kind)
 
 
 def clock(us: int) -> str:

@@ -29,7 +29,7 @@ def drawn(moments: list[Moment], width: int, end: int = 100 * S, ascii: bool = F
 
 def test_moments_stand_at_their_time() -> None:
     assert drawn(MOMENTS, 101) == (
-        " " * 10 + "●" + " " * 29 + "✗2" + " " * 18 + "?" + " " * 29 + "▲L1" + " " * 8
+        " " * 10 + "●" + " " * 29 + "✗×2" + " " * 17 + "?" + " " * 29 + "▲L1" + " " * 8
     )
 
 
@@ -37,8 +37,32 @@ def test_crowded_moments_are_counted_under_the_weightiest_sign() -> None:
     crowd = [Moment(n, 50 * S + n, "attempt") for n in range(12)] + [
         Moment(12, 50 * S + 99, "failed")
     ]
-    assert drawn(crowd, 21) == " " * 10 + "✗13" + " " * 8
-    assert drawn(MOMENTS, 5) == "● ✗3▲"
+    assert drawn(crowd, 21) == " " * 10 + "✗×13" + " " * 7
+    assert drawn([*MOMENTS[:4], MOMENTS[3]._replace(t_us=98 * S)], 5) == "● ✗×4"
+
+
+def test_the_newest_level_keeps_its_label_in_a_crowd() -> None:
+    assert drawn(MOMENTS, 5) == "● ▲L1"
+    crowd = [Moment(n, 50 * S + n, "failed") for n in range(9)]
+    old = Moment(10, 50 * S + 20, "level", "measured L0", "L0")
+    new = Moment(11, 50 * S + 30, "level", "measured L3", "L3")
+    later = Moment(12, 70 * S, "ask")
+    assert drawn([*crowd, old, later], 101).split() == ["▲L0", "?"]
+    assert drawn([*crowd, old, later, new._replace(t_us=99 * S)], 101).split() == [
+        "✗×10", "?", "▲L3",
+    ]  # fmt: skip
+    # At the right edge it takes its neighbours in rather than lose its label.
+    end = [Moment(1, 98 * S, "attempt"), new._replace(t_us=100 * S)]
+    assert drawn(end, 101).split() == ["▲L3"]
+
+
+def test_a_refuted_claim_has_a_sign_of_its_own() -> None:
+    refuted = Moment(9, 50 * S, "refuted", "claim L3 refuted: measured L0", "L0")
+    assert drawn([refuted], 11).strip() == "▼L0"
+    assert drawn([refuted], 11, ascii=True).strip() == "VL0"
+    two = [refuted, Moment(10, 50 * S, "failed"), Moment(11, 99 * S, "level", "", "L3")]
+    assert drawn(two, 101).split() == ["▼×2", "▲L3"]
+    assert drawn(two, 101, ascii=True).split() == ["Vx2", "^L3"]
 
 
 def test_a_mark_is_left_out_where_it_does_not_fit() -> None:
@@ -52,7 +76,18 @@ def test_ascii_signs() -> None:
     every = [Moment(n, n * 10 * S, kind) for n, kind in enumerate(KINDS)] + [
         Moment(99, 99 * S, "new")
     ]
-    assert drawn(every, 101, ascii=True).split() == ["x", "^", "!", "i", "#", "?", "o", "m", "."]
+    assert drawn(every, 101, ascii=True).split() == [
+        "V",
+        "x",
+        "^",
+        "!",
+        "i",
+        "#",
+        "?",
+        "o",
+        "m",
+        ".",
+    ]
 
 
 @given(
@@ -98,7 +133,7 @@ async def test_keys_go_from_moment_to_moment(stage) -> None:
         await pilot.press("enter", "escape", "enter")
         assert [m.seq for m in app.said(Timeline.MomentChosen)] == [14]
         assert app.said(Timeline.MomentReached)[-1].seq is None
-        assert app.drawn(1).rstrip() == "5 moments · 1:40"
+        assert app.drawn(1).rstrip() == "session 1:40 · 5 moments"
 
 
 async def test_from_the_position_of_a_replay(stage) -> None:
@@ -116,7 +151,7 @@ async def test_from_the_position_of_a_replay(stage) -> None:
         assert track[45:50] == "━━━━━"
         assert track[51:55] == "────"
         assert track.rstrip().endswith(" end")
-        assert app.drawn(1).rstrip() == "5 moments · 1:40 · at 0:50"
+        assert app.drawn(1).rstrip() == "session 1:40 · at 0:50 · 5 moments"
         line.set_position(70 * S)
         assert app.drawn(0).index("┃") == 70
 
