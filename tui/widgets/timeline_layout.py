@@ -80,9 +80,18 @@ def lay_out(
         max(0, min(width - 1, round((m.t_us - start_us) / span * (width - 1)))) for m in moments
     ]
     kept = next((i for i in reversed(range(len(moments))) if moments[i].kind in _KEPT), -1)
+    label = 1 + cell_len(printable(moments[kept].mark)) if kept >= 0 else 0
+    label = label if label <= width else 0
+
+    def least(group: list[int]) -> int:
+        """The cells that a group takes: its sign, its count, or the label that is kept."""
+        size = group[2] - group[1] + 1
+        cells = 1 if size == 1 else 2 + len(str(size))
+        return max(cells, label) if group[1] <= kept <= group[2] else cells
+
     groups: list[list[int]] = []  # column, first, last
     for at, column in enumerate(places):
-        if groups and groups[-1][0] + _least(groups[-1]) > column:
+        if groups and groups[-1][0] + least(groups[-1]) > column:
             groups[-1][2] = at
         else:
             groups.append([column, at, at])
@@ -90,7 +99,7 @@ def lay_out(
     while len(groups) > 1:
         _, text = _named(moments, groups[-1], kept, width, ascii)
         before = groups[-2]
-        if min(groups[-1][0], width - cell_len(text)) >= before[0] + _least(before):
+        if min(groups[-1][0], width - cell_len(text)) >= before[0] + least(before):
             break
         before[2] = groups.pop()[2]
     end = width
@@ -100,12 +109,6 @@ def lay_out(
         end = min(group[0], width - cell_len(text))
         out.append(Cluster(end, text, kind, group[1], group[2]))
     return out[::-1]
-
-
-def _least(group: list[int]) -> int:
-    """The cells that a group takes at least: its sign, and its count if it is a cluster."""
-    size = group[2] - group[1] + 1
-    return 1 if size == 1 else 2 + len(str(size))
 
 
 def _named(

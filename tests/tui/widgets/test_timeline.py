@@ -51,6 +51,8 @@ def test_the_newest_level_keeps_its_label_in_a_crowd() -> None:
     assert drawn([*crowd, old, later, new._replace(t_us=99 * S)], 101).split() == [
         "✗×10", "?", "▲L3",
     ]  # fmt: skip
+    # What comes right after it does not push the label out, but is counted in with it.
+    assert drawn([new, later._replace(t_us=51 * S)], 101).split() == ["▲L3"]
     # At the right edge it takes its neighbours in rather than lose its label.
     end = [Moment(1, 98 * S, "attempt"), new._replace(t_us=100 * S)]
     assert drawn(end, 101).split() == ["▲L3"]
@@ -67,9 +69,10 @@ def test_a_refuted_claim_has_a_sign_of_its_own() -> None:
 
 def test_a_mark_is_left_out_where_it_does_not_fit() -> None:
     two = [Moment(1, 50 * S, "level", "", "L1"), Moment(2, 52 * S, "ask")]
-    assert drawn(two, 101)[50:53] == "▲ ?"
+    later = Moment(3, 90 * S, "level", "", "L2")
+    assert drawn([*two, later], 101)[50:53] == "▲ ?"
     two[1] = Moment(2, 54 * S, "ask")
-    assert drawn(two, 101)[50:55] == "▲L1 ?"
+    assert drawn([*two, later], 101)[50:55] == "▲L1 ?"
 
 
 def test_ascii_signs() -> None:
