@@ -36,7 +36,7 @@ def _told(
     summary = f"{what} agrees: relative error {share(result.error)}"
     if result.first:
         summary = (
-            f"{what} differs from step {result.first} on, by {share(result.error)} of it at most"
+            f"{what} differs from step {result.first} on: relative error {share(result.error)}"
         )
     return judged(
         result.ok,
