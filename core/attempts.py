@@ -30,7 +30,7 @@ class Outcome:
 def outcome(state: SessionState, run: Run) -> Outcome:
     """The outcome of one run, as it stands now.
 
-    A silent failure is one that raised no error (DESIGN 7): exit 0, but a detector opened a
+    A silent failure is one that raised no error: exit 0, but a detector opened a
     finding on it, or a check of L0-L3 that was measured on it, or on the parity run of its
     tree, failed. A run that was stopped while it showed such a finding counts too: it was not
     given the time to fail by itself. A finding that a later run resolved still speaks for this

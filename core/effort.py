@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.state import SessionState
     from core.state_parts import PhaseSpan, Signal
 
-#: Seconds between two acts up to which the time between them counts (DESIGN 8).
+#: Seconds between two acts up to which the time between them counts.
 GAPS_S = (60, 180, 900)
 #: The one used for the cells and for money.
 GAP_S = 180

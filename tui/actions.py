@@ -15,7 +15,7 @@ Need = Callable[[View], str]
 
 READY_S = 1.0
 """Seconds an ask has to be on the screen before a key can approve it: a key that was meant for
-what stood there before must not approve what has just come (DESIGN 9, issue of stray keys)."""
+what stood there before must not approve what has just come (issue of stray keys)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sessions.log import EventLog
 
 BEAT_S = 15.0
-"""Seconds at least between two heartbeats of one console (DESIGN 8)."""
+"""Seconds at least between two heartbeats of one console."""
 
 
 class Pen:

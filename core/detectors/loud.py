@@ -129,7 +129,9 @@ class ImportFailed(ErrorDetector):
     """A library is missing, or its binary does not fit."""
 
     NAME, CATEGORY = "import_error", "C1"
-    SOURCE = "public case import_error (pytorch/xla#8813) and FACTS G: ABI mismatch"
+    SOURCE = (
+        "public case import_error (pytorch/xla#8813) and measured on torch_xla 2.9.0: ABI mismatch"
+    )
     PATTERN = (
         r"ImportError|ModuleNotFoundError|No module named|undefined symbol"
         r"|cannot open shared object file|version `?GLIBC|PackageNotFoundError"
@@ -193,7 +195,7 @@ class LazyError(ErrorDetector):
     """The lazy-tensor runtime failed."""
 
     NAME, CATEGORY = "lazy_runtime_error", "C4"
-    SOURCE = "FACTS G: a CPU backward before the first XLA device breaks a later XLA backward"
+    SOURCE = "measured on torch_xla 2.9.0: a CPU backward before the first XLA device breaks a later XLA backward"
     PATTERN = r"device_ready_queues_|torch_xla/csrc|xla::|PjRt|XlaRuntimeError|INTERNAL: "
     TITLE = "the XLA runtime failed"
     NEXT = (

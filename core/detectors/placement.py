@@ -13,7 +13,9 @@ class ModelOffDevice(Detector):
     """The target command trains parameters that are not on the XLA device."""
 
     NAME, CATEGORY = "model_on_cpu", "C2"
-    SOURCE = "FACTS G: model on the CPU; parameters and loss on cpu, no executions"
+    SOURCE = (
+        "measured on torch_xla 2.9.0: model on the CPU; parameters and loss on cpu, no executions"
+    )
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""

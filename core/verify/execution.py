@@ -13,7 +13,7 @@ TRACEBACK = "Traceback (most recent call last):"
 
 @check("L0.exit")
 def exit_code(s: Subject) -> Verdict:
-    """Exit code 0, by itself (DESIGN 6, L0: exit)."""
+    """Exit code 0, by itself (L0: exit)."""
     end = s.run.ended
     assert end is not None
     how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
@@ -29,7 +29,7 @@ def exit_code(s: Subject) -> Verdict:
 
 @check("L0.steps")
 def steps(s: Subject) -> Verdict:
-    """As many optimizer steps as the reference took (DESIGN 6, L0: expected steps reached)."""
+    """As many optimizer steps as the reference took (L0: expected steps reached)."""
     expected, actual = view.steps_done(s.reference), view.steps_done(s.run)
     if not expected:
         raise NotRun(
@@ -49,7 +49,7 @@ def steps(s: Subject) -> Verdict:
 
 @check("L0.result")
 def result(s: Subject) -> Verdict:
-    """The metric's pattern matched the output (DESIGN 6, L0: result produced)."""
+    """The metric's pattern matched the output (L0: result produced)."""
     config = view.table(s.state.config.get("metric"))
     if not config.get("pattern"):
         raise NotRun("No metric pattern is configured: set [metric] pattern.")
@@ -67,7 +67,7 @@ def result(s: Subject) -> Verdict:
 
 @check("L0.errors")
 def errors(s: Subject) -> Verdict:
-    """No traceback in the output, even of an exception that was caught (DESIGN 6, L0).
+    """No traceback in the output, even of an exception that was caught (L0).
 
     A program that prints a traceback and goes on has swallowed an error; the operator may waive
     one that is known to be harmless.

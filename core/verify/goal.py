@@ -18,7 +18,7 @@ from core.verify.subject import NotRun, Subject, Verdict, judged
 def metric(s: Subject) -> Verdict:
     """The project's metric against our own reference run, never against the paper's number.
 
-    Only worse counts, in the metric's direction. Tolerance (DESIGN 6): ``goal_points`` where
+    Only worse counts, in the metric's direction. Tolerance: ``goal_points`` where
     the metric has points (``[metric] points`` is the factor that turns it into them), else
     ``goal_rtol`` of the reference's value.
     """
@@ -65,7 +65,7 @@ def _value(run: Run, config: dict[str, object], name: str) -> float:
 
 @check("L3.samples")
 def samples(s: Subject) -> Verdict:
-    """As many samples went through the model in evaluation, and in the last one: exact (DESIGN 7)."""
+    """As many samples went through the model in evaluation, and in the last one: exact."""
     _ended_well(s.run)
     for field, what in (
         ("eval_last", "samples in the last evaluation"),

@@ -35,7 +35,7 @@ from tui.widgets.timeline import Timeline
 from tui.wording import clock
 
 REDRAW_S = 0.1
-"""The one redraw rate of the app: 10 Hz (DESIGN 9)."""
+"""The one redraw rate of the app: 10 Hz."""
 
 DRAWN: tuple[type[Any], ...] = (
     Header,
