@@ -292,6 +292,7 @@ class Ladder:
     measured: int
     claimed: int | None
     note: str = ""
+    top: int = len(QUESTIONS) - 1
 
     @property
     def refuted(self) -> bool:
@@ -305,9 +306,9 @@ class Ladder:
         """One sentence: claim against measurement, and what stands in the way."""
         claim = "nothing claimed" if self.claimed is None else f"claimed {level_name(self.claimed)}"
         text = f"{claim}, measured {level_name(self.measured)}"
-        next_up = next((lv for lv in self.levels if not lv.reached), None)
+        next_up = next((lv for lv in self.levels[: self.top + 1] if not lv.reached), None)
         bad = next_up.first_bad if next_up else None
-        if bad and bad.state != PASS:  # a level that passes and isn't reached does not count here
+        if bad:
             detail = bad.result.body.summary if bad.state == FAIL and bad.result else bad.why
             text += f": {bad.check.id} {bad.state}" + (f" ({detail})" if detail else "")
         return with_note(text, self.note)
@@ -378,7 +379,7 @@ def ladder(state: SessionState, tree: str | None = None) -> Ladder:
                 checks=checks,
             )
         )
-    return Ladder(tree, levels, measured, claimed, target_note(state))
+    return Ladder(tree, levels, measured, claimed, target_note(state), top_level(state))
 
 
 def _status(state: SessionState, check: Check, now: Identity) -> CheckStatus:

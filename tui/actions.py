@@ -73,12 +73,16 @@ def _agent(view: View) -> str:
 
 def _recorder(view: View) -> str:
     if view.recorder is False and not _now(view):
+        if view.state.over:
+            return "The session is over and its recorder has ended: nobody would act on it."
         return "The recorder is gone, so nobody would act on it. R restarts it."
     return _agent(view)
 
 
 def _recorder_only(view: View) -> str:
     if view.recorder is False and not _now(view):
+        if view.state.over:
+            return "The session is over and its recorder has ended: nobody would act on it."
         return "The recorder is gone, so nobody would act on it. R restarts it."
     return _now(view)
 
