@@ -201,11 +201,6 @@ class Event:
         """The version of the kind's payload."""
         return self.body.v if isinstance(self.body, Unknown) else self.body.VERSION
 
-    @property
-    def time_s(self) -> float:
-        """UTC seconds since the epoch."""
-        return self.ts_us / 1e6
-
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:

@@ -46,7 +46,13 @@ def _close_open(s: SessionState, e: Event, why: str) -> None:
             ask.closed = why
     for entry in s.transcript:
         if entry.kind == "called" and entry.output is None:
-            entry.output, entry.ok, entry.ended_ts_us = why, False, e.ts_us
+            ended = e.ts_us if why != "cut off" else _last_alive(s, e, entry.ts_us)
+            entry.output, entry.ok, entry.ended_ts_us = why, False, ended
+
+
+def _last_alive(s: SessionState, e: Event, begun_ts_us: int) -> int:
+    """When what a dead recorder left open was last known to go on: not when the next one looked."""
+    return max(begun_ts_us, s.last_sign[0]) if s.last_sign else e.ts_us
 
 
 @handles(ev.TreeSnapshotted)
@@ -84,6 +90,8 @@ def _run_signalled(s: SessionState, e: Event, b: ev.RunSignalled) -> None:
 def _run_ended(s: SessionState, e: Event, b: ev.RunEnded) -> None:
     if run := s.runs.get(e.run_id):
         run.ended, run.ended_ts_us, run.ended_seq = b, e.ts_us, e.seq
+        if b.reason == "cut off":
+            run.ended_ts_us = _last_alive(s, e, run.ts_us)
         s._moment(e, "ended", f"#{run.number} {_how_it_ended(b)}", e.run_id)
 
 

@@ -5,10 +5,10 @@ what it was measured on: a result whose tree, command, criteria, chip count or r
 longer the present one is **stale**, and stale never counts as a pass.
 
 The measured level is the highest k such that every check of the levels up to k is ``pass`` or
-``waived`` and every one of these levels has a check that ran and passed (*a level
-without a check that ran is not reached*), and L3 at most on ``xla-cpu``. Checks marked ``optional`` need facts that not every
-project gives (a price, the number of evaluated samples): they hold a level back when they fail
-or are stale, not when they could not run.
+``waived`` and every one of these levels has a check that ran and passed (*a level without a
+check that ran is not reached*), and L3 at most on ``xla-cpu``. Checks marked ``optional`` need
+facts that not every project gives (a price, the number of evaluated samples): they hold a level
+back when they fail or are stale, not when they could not run.
 """
 
 from __future__ import annotations

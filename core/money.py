@@ -144,10 +144,10 @@ def run_cost(state: SessionState, run: Run) -> Amount:
         return unknown(why)
     if run.ended is None:
         return unknown(f"Run #{run.number} has not ended.")
-    if run.ended.reason == "cut off":
+    if run.seconds is None:
         return unknown(f"Run #{run.number} was cut off, its length is not known.")
     chips = run.started.chips or (1 if reference else identity(state, run.tree).chips)
-    return known(price.usd(run.ended.duration_s, chips))
+    return known(price.usd(run.seconds, chips))
 
 
 def price(usage: AgentUsed, model: str, when: datetime) -> tuple[float | None, str]:

@@ -192,7 +192,9 @@ def news(event: Event, state: SessionState) -> list[str]:
     elif isinstance(body, ev.RunEnded):
         run = state.runs.get(event.run_id)
         how = f"exit {body.exit_code}" if body.exit_code is not None else body.reason
-        line = f"run #{run.number if run else '?'} ended: {how} after {body.duration_s:.1f} s"
+        line = f"run #{run.number if run else '?'} ended: {how}"
+        if run and run.seconds is not None:
+            line += f" after {run.seconds:.1f} s"
     elif isinstance(body, ev.FindingOpened):
         line = f"finding {body.category}: {body.title}"
     elif isinstance(body, ev.LevelMeasured):

@@ -67,7 +67,10 @@ class LogLine:
 
 @dataclass(slots=True)
 class Run:
-    """One execution of a command, with its output and its probe records so far."""
+    """One execution of a command, with its output and its probe records so far.
+
+    ``ended_ts_us`` of a cut-off run is its dead recorder's last sign: it lasted that long at least.
+    """
 
     run_id: str
     seq: int
@@ -95,6 +98,13 @@ class Run:
     def ok_exit(self) -> bool:
         """Whether the process ended by itself with exit code 0."""
         return self.ended is not None and self.ended.exit_code == 0
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; null while it runs, and for a cut-off run, whose end nobody saw."""
+        if self.ended is None or self.ended.reason == "cut off":
+            return None
+        return self.ended.duration_s
 
     def signal(self, k: str) -> JSON | None:
         """The last probe record of kind ``k`` (``model``, ``optimizer``, ``finish`` ...)."""

@@ -170,7 +170,6 @@ def _session(s: SessionState) -> Rows:
 
 def _run(r: Run) -> tuple[Any, ...]:
     b, end = r.started, r.ended
-    known = end is not None and end.reason != "cut off"  # how long a cut-off run took is not known
     return (
         r.run_id,
         r.seq,
@@ -186,11 +185,11 @@ def _run(r: Run) -> tuple[Any, ...]:
         r.ts_us,
         iso(r.ended_ts_us),
         r.ended_seq,
-        end.duration_s if end and known else None,
+        r.seconds,
         end.reason if end else None,
         end.exit_code if end else None,
         end.signal if end else None,
-        end.max_rss_mb if end and known else None,
+        end.max_rss_mb if end and r.seconds is not None else None,
         len(r.steps),
         len(r.lines),
     )

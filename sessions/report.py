@@ -94,7 +94,6 @@ def _levels(rungs: Ladder) -> list[dict[str, Any]]:
 
 def _attempt(state: SessionState, run: Run) -> dict[str, Any]:
     became = outcome(state, run)
-    end = run.ended if run.ended and run.ended.reason != "cut off" else None
     return {
         "number": run.number,
         "run": run.run_id,
@@ -103,7 +102,7 @@ def _attempt(state: SessionState, run: Run) -> dict[str, Any]:
         "outcome": became.kind,
         "text": became.text,
         "exit_code": run.ended.exit_code if run.ended else None,
-        "seconds": round(end.duration_s, 3) if end else None,
+        "seconds": None if run.seconds is None else round(run.seconds, 3),
         "findings": [f.opened.finding_id for f in findings_of(state, run)],
     }
 

@@ -45,7 +45,7 @@ def _compile_seconds(run: Run) -> float | None:
 
 
 def _seconds(run: Run) -> float:
-    seconds = run.ended.duration_s if run.ended else 0.0
+    seconds = run.seconds or 0.0
     if seconds <= 0:
         raise NotRun(f"The duration of run #{run.number} is not known.")
     if not run.ok_exit:

@@ -156,6 +156,22 @@ def test_a_recorder_that_stops_or_dies_takes_its_agent_with_it() -> None:
     assert crashed.state.phase == "working"
 
 
+def test_what_was_cut_off_ended_with_its_recorder_not_when_the_next_one_looked() -> None:
+    scene = Scene()
+    scene.add(ev.RecorderStarted(1))
+    scene.add(ev.AgentCalled("c1", "run"))
+    scene.add(ev.RunStarted(1, "attempt", "python train.py"), run_id="r1")
+    scene.now_us = 25_000_000
+    scene.add(ev.RunOutput("stdout", ["alive"]), run_id="r1")
+    scene.now_us = 3600_000_000  # an hour later somebody resumes
+    scene.add(ev.RunEnded("cut off"), run_id="r1")
+    scene.add(ev.RecorderRecovered(["r1"]))
+    run = scene.state.runs["r1"]
+    call = next(e for e in scene.state.transcript if e.kind == "called")
+    assert run.ended_ts_us == call.ended_ts_us == T0 + 25_000_000
+    assert run.seconds is None  # at least 25 s: how long exactly, nobody saw
+
+
 def test_the_first_answer_counts() -> None:
     scene = Scene()
     scene.add(ev.AgentAsked("a1", "may I?"))

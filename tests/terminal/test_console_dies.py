@@ -147,7 +147,8 @@ run = "python forever.py"
                 turn.wait(0.3)
             for terminal in (one, two):
                 terminal.until("So I go on.")
-            assert {e.source for e in log.events(kinds={"operator.attached"})}.__len__() == 2
+            attached = {e.source for e in log.events(kinds={"operator.attached"})}
+            assert len(attached) == 2
             two.type("q")
             two.drain()
             assert one.process.poll() is None

@@ -123,9 +123,9 @@ _SIGN = {"passed": "✓", "loud": "✗", "silent": "✗", "unverified": "?", "st
 
 
 def run_seconds(run: Run, now_us: int) -> float:
-    """How long a run has taken, so far or in all, in seconds."""
-    if run.ended is not None and run.ended.duration_s:
-        return run.ended.duration_s
+    """How long a run has taken, so far or in all (a cut-off one: at least), in seconds."""
+    if run.seconds:
+        return run.seconds
     return max(0, ((run.ended_ts_us or now_us) - run.ts_us) / 1e6)
 
 

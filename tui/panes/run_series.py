@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from core.records_view import count, number
+from core.levels import last
+from core.records_view import count, number, trainer
 from core.state import SessionState
 from core.state_parts import Run
 
@@ -33,11 +34,9 @@ class RunSeries:
             # Another state of the run (a replay went back): begin again.
             self.__init__()  # type: ignore[misc]
             self._first_id = first
+        self._trainer = self._trainer or trainer(run)
         for record in run.steps[self._seen :]:
-            who = (record.get("pid"), record.get("tid"))
-            if self._trainer is None and record.get("rank") in (None, 0):
-                self._trainer = who
-            if self._trainer is not None and who != self._trainer:
+            if self._trainer and (record.get("pid"), record.get("tid")) != self._trainer:
                 continue
             self._take(record)
         self._seen = len(run.steps)
@@ -77,4 +76,4 @@ def reference_for(state: SessionState, run: Run) -> Run | None:
         return None
     else:
         found = state.runs_for("reference")
-    return next((r for r in reversed(found) if r.ok_exit), None)
+    return last(found, lambda r: r.ok_exit)
