@@ -1,0 +1,168 @@
+"""Values of a configuration that have the right type and are still wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from core.config.sections import (
+    DRIVERS,
+    LATER_DRIVERS,
+    POLICIES,
+    Agent,
+    Metric,
+    Prices,
+    SessionConfig,
+)
+from core.config.source import Source
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_TARGET_KIND = re.compile(r"xla-cpu|tpu-v[0-9]+[a-z]*(-[0-9]+)?")
+
+
+def check(config: SessionConfig, source: Source) -> None:
+    """Raise the :class:`ConfigError` of the first value that can't be used."""
+    for section, command, env in (
+        ("reference", config.reference.command, config.reference.env),
+        ("target", config.target.command, config.target.env),
+    ):
+        _check_command(section, command, env, source)
+    if not _TARGET_KIND.fullmatch(config.target.kind):
+        raise source.error(
+            "target",
+            "kind",
+            f"there is no target kind {config.target.kind!r}: use xla-cpu or tpu-<type>-<chips>, "
+            "such as tpu-v5e-4.",
+        )
+    if config.target.chips < 1:
+        raise source.error("target", "chips", "chips in [target] has to be 1 or more.")
+    for seed in config.reference.seeds:
+        if not 0 <= seed < 2**32:
+            raise source.error(
+                "reference", "seeds", f"the seed {seed} in [reference] has to be 0 to 2**32 - 1."
+            )
+    _check_metric(config.metric, source)
+    _check_prices(config.prices, source)
+    _check_agent(config.agent, source)
+    for section, key, number in (
+        ("agent", "speed", config.agent.speed),
+        ("budgets", "agent_usd", config.budgets.agent_usd),
+        ("budgets", "attempts", config.budgets.attempts),
+        ("budgets", "hours", config.budgets.hours),
+        ("operator", "rate_usd_per_hour", config.operator.rate_usd_per_hour),
+        ("recorder", "grace_s", config.recorder.grace_s),
+        ("recorder", "run_limit_s", config.recorder.run_limit_s),
+        ("recorder", "shell_limit_s", config.recorder.shell_limit_s),
+    ):
+        if number < 0:
+            raise source.error(section, key, f"{key} in [{section}] can't be below 0.")
+
+
+def _check_command(section: str, command: str, env: Mapping[str, str], source: Source) -> None:
+    if not command.strip():
+        raise source.error(
+            section, "command", f"[{section}] needs a command: how the project is started."
+        )
+    if "\0" in command:
+        raise source.error(
+            section, "command", f"command in [{section}] has a NUL character, which none can."
+        )
+    for name, value in env.items():
+        if "\0" in value:
+            raise source.error(
+                f"{section}.env", name, f"{name} in env of [{section}] has a NUL character."
+            )
+        if not _ENV_NAME.fullmatch(name):
+            raise source.error(
+                f"{section}.env", name, f"{name!r} in env of [{section}] is no variable name."
+            )
+
+
+def _check_metric(metric: Metric, source: Source) -> None:
+    if metric.pattern:
+        try:
+            groups = re.compile(metric.pattern).groups
+        except (re.error, RecursionError, OverflowError) as err:
+            raise source.error(
+                "metric", "pattern", f"pattern in [metric] is no regular expression: {err}."
+            ) from err
+        if not groups:
+            raise source.error(
+                "metric", "pattern", "pattern in [metric] needs a group ( ) around the number."
+            )
+    if metric.points <= 0:
+        raise source.error("metric", "points", "points in [metric] has to be above 0.")
+    if metric.file:
+        path = PurePosixPath(metric.file)
+        if path.is_absolute() or ".." in path.parts or "\0" in metric.file:
+            raise source.error(
+                "metric",
+                "file",
+                f"file {metric.file!r} in [metric] has to be a path inside the project, relative "
+                "to it: each run writes its own.",
+            )
+
+
+def _check_agent(agent: Agent, source: Source) -> None:
+    if agent.driver in LATER_DRIVERS:
+        raise source.error(
+            "agent",
+            "driver",
+            f"the driver {agent.driver!r} is not in this release. Use manual, where you make the "
+            "edits and Pilotage runs and measures, or scripted.",
+        )
+    if agent.driver not in DRIVERS:
+        raise source.error(
+            "agent",
+            "driver",
+            f"there is no driver {agent.driver!r}. Drivers: {', '.join(DRIVERS)}.",
+        )
+    if agent.driver == "scripted" and not agent.script:
+        raise source.error(
+            "agent",
+            "script",
+            'the scripted driver needs a script in [agent]. Without one set driver = "manual": '
+            "you make the edits, and Pilotage runs and measures.",
+        )
+    if not agent.policy:
+        return
+    from core.agents.base import TOOLS
+
+    for tool, word in agent.policy.items():
+        if tool not in TOOLS:
+            raise source.error(
+                "agent.policy",
+                tool,
+                f"there is no tool {tool!r} for a policy. Tools: {', '.join(TOOLS)}.",
+            )
+        if word not in POLICIES:
+            raise source.error(
+                "agent.policy",
+                tool,
+                f"the policy of {tool} has to be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}, "
+                f"not {word!r}.",
+            )
+
+
+def _check_prices(prices: Prices, source: Source) -> None:
+    from core.money import price_table
+
+    shipped = price_table()
+    for key, row in prices.override.items():
+        table = row if isinstance(row, dict) else {"usd_per_hour": row}
+        rate = table.get("usd_per_hour")
+        good = isinstance(rate, int | float) and not isinstance(rate, bool) and rate >= 0
+        scope = table.get("scope", shipped[key].scope if key in shipped else "")
+        if not good or scope not in ("chip", "instance", "instance/8"):
+            raise source.error(
+                "prices.override",
+                key,
+                f"the price of {key!r} needs usd_per_hour of 0 or more, and a scope, chip or "
+                "instance, where the price table has no such key.",
+            )
+    for side, key in (("reference", prices.reference), ("target", prices.target)):
+        if key and key not in shipped and key not in prices.override:
+            known = ", ".join(sorted(shipped))
+            raise source.error("prices", side, f"there is no price {key!r}. Prices: {known}.")

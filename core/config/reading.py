@@ -1,0 +1,221 @@
+"""Reading ``pilotage.toml`` into a :class:`SessionConfig`: names and types, then values."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from core.config.checks import check
+from core.config.sections import SECTIONS, ConfigError, SessionConfig
+from core.config.source import Source
+from core.errors import PilotageError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "pilotage.toml"
+"""The configuration's name where only its directory is given."""
+
+_LARGEST = 2**53
+"""Above it a float is no whole number any more; every count and limit is far below."""
+
+
+def load(
+    path: Path | str,
+    *,
+    python: str | None = None,
+    speed: float | None = None,
+    script: str | None = None,
+) -> SessionConfig:
+    """The configuration in a ``pilotage.toml`` (or of a directory with one), paths absolute.
+
+    ``python``, ``speed`` and ``script`` replace what the file says; their paths are relative
+    to the working directory. Raises :class:`ConfigError` with file, line and what to do.
+    """
+    file = Path(path).expanduser().absolute()
+    if file.is_dir():
+        file = file / FILE_NAME
+    try:
+        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+    except FileNotFoundError:
+        raise ConfigError(
+            f"There is no configuration {file}. `pilotage init PROJECT` writes one."
+        ) from None
+    except (OSError, UnicodeDecodeError) as err:
+        raise ConfigError(f"{file} can't be read: {err}.") from err
+    source = Source(str(file), text)
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as err:
+        raise ConfigError(_not_toml(file, str(err))) from err
+    except RecursionError as err:  # thousands of brackets in each other
+        raise ConfigError(f"{file}: this is not TOML: it is nested too deeply.") from err
+    config = build(data, source)
+    if python is not None:
+        if "/" in python:
+            python = str(Path(python).expanduser().absolute())
+        config = replace(config, project=replace(config.project, python=python))
+    if speed is not None:
+        config = replace(config, agent=replace(config.agent, speed=float(speed)))
+    if script is not None:
+        script = str(Path(script).expanduser().absolute())
+        config = replace(config, agent=replace(config.agent, script=script))
+    return _absolute(config, file.parent, source)
+
+
+def _not_toml(file: Path, what: str) -> str:
+    """A syntax error as a sentence that begins with the place, as that of any other mistake."""
+    where = str(file)
+    if match := re.search(r" *\(at line (\d+), column \d+\)$", what):
+        what, where = what[: match.start()], f"{file}, line {match[1]}"
+    what = what.replace(" (at end of document)", " at the end of the file").rstrip(".")
+    return f"{where}: this is not TOML: {what}."
+
+
+def build(data: dict[str, Any], source: Source) -> SessionConfig:
+    """The configuration that ``data`` means; raises :class:`ConfigError` with the line."""
+    parts: dict[str, Any] = {}
+    for section, value in data.items():
+        if section not in SECTIONS and section != "criteria":
+            known = [*SECTIONS, "criteria"]
+            raise source.error(
+                section,
+                "",
+                f"there is no section [{section}].{_meant(section, known, '[{}]')} "
+                f"The sections are {', '.join(known)}.",
+            )
+        if not isinstance(value, dict):
+            raise source.error(section, "", f"{section} has to be a section, as in [{section}].")
+        if section == "criteria":
+            parts[section] = _criteria(value, source)
+        else:
+            parts[section] = _section(section, value, source)
+    config = SessionConfig(**parts)
+    check(config, source)
+    return config
+
+
+def _section(section: str, data: dict[str, Any], source: Source) -> Any:
+    cls = SECTIONS[section]
+    fields = {f.name: str(f.type) for f in dataclasses.fields(cls)}
+    values = {}
+    for key, value in data.items():
+        if key not in fields:
+            raise source.error(
+                section,
+                key,
+                f"[{section}] has no key {key!r}.{_meant(key, fields)} "
+                f"Its keys are {', '.join(fields)}.",
+            )
+        values[key] = _typed(section, key, value, fields[key], source)
+    return cls(**values)
+
+
+def _meant(word: str, known: Iterable[str], form: str = "{}") -> str:
+    """``" Did you mean x?"`` where one of ``known`` is near, else nothing."""
+    near = difflib.get_close_matches(word, list(known), 1, 0.6)
+    return f" Did you mean {form.format(near[0])}?" if near else ""
+
+
+_NAMES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list[str]": "a list of texts",
+    "list[int]": "a list of whole numbers",
+    "dict[str, str]": "a table of texts",
+    "dict[str, Any]": "a table",
+}
+
+
+def _typed(section: str, key: str, value: Any, spec: str, source: Source) -> Any:
+    ok = {
+        "str": lambda: isinstance(value, str),
+        "int": lambda: _whole(value),
+        "float": lambda: type(value) in (int, float) and abs(value) <= _LARGEST,
+        "bool": lambda: isinstance(value, bool),
+        "list[str]": lambda: isinstance(value, list) and all(isinstance(v, str) for v in value),
+        "list[int]": lambda: isinstance(value, list) and all(_whole(v) for v in value),
+        "dict[str, Any]": lambda: isinstance(value, dict),
+        "dict[str, str]": lambda: (
+            isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+        ),
+    }[spec]()
+    if not ok:
+        raise source.error(
+            section, key, f"{key} in [{section}] has to be {_NAMES[spec]}, not {_shown(value)}."
+        )
+    return float(value) if spec == "float" else value
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and abs(value) <= _LARGEST
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as it is written in the file
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _criteria(data: dict[str, Any], source: Source) -> dict[str, Any]:
+    from core.levels import Criteria
+
+    known = [f.name for f in dataclasses.fields(Criteria)]
+    for key in data:
+        if key not in known:
+            raise source.error(
+                "criteria",
+                key,
+                f"[criteria] has no key {key!r}.{_meant(key, known)} "
+                f"Its keys are {', '.join(known)}.",
+            )
+        try:
+            Criteria.from_json({key: data[key]})
+        except (PilotageError, TypeError, ValueError) as err:
+            raise source.error("criteria", key, f"[criteria] can't be used: {err}") from err
+    return data
+
+
+def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfig:
+    project = (base / Path(config.project.path).expanduser()).resolve()
+    if not project.is_dir():
+        raise source.error("project", "path", f"the project directory {project} is not there.")
+    for name in config.project.link:
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise source.error(
+                "project", "link", f"link {name!r} has to be a path inside the project."
+            )
+        if not (project / name).exists():
+            raise source.error("project", "link", f"link {name!r}: there is no {project / name}.")
+    python = config.project.python
+    if "/" in python:  # a bare name such as python3.10 is looked up when a run starts
+        file = base / Path(python).expanduser()
+        if not file.is_file():
+            raise source.error("project", "python", f"there is no Python at {file}.")
+        python = str(file.absolute())  # not resolved: a virtual environment's python is a link
+    script = config.agent.script
+    if script:
+        script = str((base / Path(script).expanduser()).absolute())
+        if not Path(script).is_file():
+            raise source.error("agent", "script", f"the script {script} is not there.")
+    return replace(
+        config,
+        project=replace(
+            config.project,
+            path=str(project),
+            python=python,
+            title=config.project.title or project.name,
+        ),
+        agent=replace(config.agent, script=script),
+    )
