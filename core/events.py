@@ -115,6 +115,9 @@ from core.kinds_work import (
     FindingResolved as FindingResolved,
 )
 from core.kinds_work import (
+    HostSampled as HostSampled,
+)
+from core.kinds_work import (
     LevelMeasured as LevelMeasured,
 )
 from core.kinds_work import (
@@ -127,13 +130,25 @@ from core.kinds_work import (
     RecorderStopped as RecorderStopped,
 )
 from core.kinds_work import (
+    RunElided as RunElided,
+)
+from core.kinds_work import (
     RunEnded as RunEnded,
 )
 from core.kinds_work import (
     RunOutput as RunOutput,
 )
 from core.kinds_work import (
+    RunResumed as RunResumed,
+)
+from core.kinds_work import (
+    RunSampled as RunSampled,
+)
+from core.kinds_work import (
     RunSignalled as RunSignalled,
+)
+from core.kinds_work import (
+    RunStalled as RunStalled,
 )
 from core.kinds_work import (
     RunStarted as RunStarted,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from core import events as ev
 from core.events import Event
 from core.fold import handles
-from core.state_parts import CheckResult, Finding, LogLine, Measurement, Run, Snapshot, level_name
+from core.run_lines import LogLine, RunLines, Sieve
+from core.state_parts import CheckResult, Finding, Measurement, Run, Snapshot, level_name
 
 if TYPE_CHECKING:
     from core.state import SessionState
@@ -62,7 +63,10 @@ def _tree_snapshotted(s: SessionState, e: Event, b: ev.TreeSnapshotted) -> None:
 
 @handles(ev.RunStarted)
 def _run_started(s: SessionState, e: Event, b: ev.RunStarted) -> None:
-    s.runs[e.run_id] = Run(e.run_id, e.seq, e.ts_us, e.tree, b)
+    metric = s.config.get("metric")
+    pattern = metric.get("pattern") if isinstance(metric, dict) else ""
+    lines = RunLines(sieve=Sieve(pattern))
+    s.runs[e.run_id] = Run(e.run_id, e.seq, e.ts_us, e.tree, b, lines=lines)
     kind = "attempt" if b.purpose == "attempt" else "run"
     label = f"#{b.number} {b.purpose}" + (f" of {b.of}" if b.of else "")
     s._moment(e, kind, label, e.run_id)
@@ -71,13 +75,64 @@ def _run_started(s: SessionState, e: Event, b: ev.RunStarted) -> None:
 @handles(ev.RunOutput)
 def _run_output(s: SessionState, e: Event, b: ev.RunOutput) -> None:
     if run := s.runs.get(e.run_id):
-        run.lines.extend(LogLine(e.seq, b.stream, line) for line in b.lines)
+        run.lines.extend(LogLine(e.seq, b.stream, line, b.rank) for line in b.lines)
+        run.stalled = None
+
+
+@handles(ev.RunElided)
+def _run_elided(s: SessionState, e: Event, b: ev.RunElided) -> None:
+    if run := s.runs.get(e.run_id):
+        run.lines.elide(b.lines)
+        run.elided_lines += max(0, b.lines)
+        run.elided_bytes += max(0, b.bytes)
+        run.elided.append((e.seq, b))
+        del run.elided[_KEPT_ELISIONS:-1]  # the first ones and the last one; the totals go on
+
+
+@handles(ev.RunStalled)
+def _run_stalled(s: SessionState, e: Event, b: ev.RunStalled) -> None:
+    if run := s.runs.get(e.run_id):
+        if run.stalled is None and not b.alive:
+            run.stalls += 1
+        run.stalled, run.stalled_ts_us = b, e.ts_us
+
+
+@handles(ev.RunResumed)
+def _run_resumed(s: SessionState, e: Event, b: ev.RunResumed) -> None:
+    if run := s.runs.get(e.run_id):
+        run.stalled = None
+
+
+@handles(ev.RunSampled)
+def _run_sampled(s: SessionState, e: Event, b: ev.RunSampled) -> None:
+    if run := s.runs.get(e.run_id):
+        run.usage.append((e.ts_us, b))
+        _thin(run.usage)
+
+
+@handles(ev.HostSampled)
+def _host_sampled(s: SessionState, e: Event, b: ev.HostSampled) -> None:
+    if run := s.runs.get(e.run_id):
+        run.telemetry.append((e.ts_us, b))
+        _thin(run.telemetry)
+        if b.note and b.note not in run.notices and len(run.notices) < _KEPT_NOTICES:
+            run.notices.append(b.note)
+
+
+_KEPT_SAMPLES, _KEPT_NOTICES, _KEPT_ELISIONS = 4_096, 50, 50
+
+
+def _thin(samples: list[Any]) -> None:
+    """Keep a series bounded: of the older half every second sample goes."""
+    if len(samples) > _KEPT_SAMPLES:
+        del samples[1 : len(samples) // 2 : 2]
 
 
 @handles(ev.RunStepped)
 def _run_stepped(s: SessionState, e: Event, b: ev.RunStepped) -> None:
     if run := s.runs.get(e.run_id):
         run.steps.extend(b.records)
+        run.stalled = None
 
 
 @handles(ev.RunSignalled)
@@ -90,6 +145,7 @@ def _run_signalled(s: SessionState, e: Event, b: ev.RunSignalled) -> None:
 def _run_ended(s: SessionState, e: Event, b: ev.RunEnded) -> None:
     if run := s.runs.get(e.run_id):
         run.ended, run.ended_ts_us, run.ended_seq = b, e.ts_us, e.seq
+        run.stalled = None
         if b.reason == "cut off":
             run.ended_ts_us = _last_alive(s, e, run.ts_us)
         s._moment(e, "ended", f"#{run.number} {_how_it_ended(b)}", e.run_id)

@@ -111,11 +111,93 @@ class RunStarted(Body):
 
 @dataclass(frozen=True, slots=True)
 class RunOutput(Body):
-    """Some lines of one stream (``stdout`` or ``stderr``), control characters already gone."""
+    """Some lines of one stream (``stdout`` or ``stderr``), control characters already gone.
+
+    ``rank``: the rank of the process that printed them, ``pid N`` where its rank is not known, or
+    ``""`` for what comes through the stream that all processes of the run share.
+    """
 
     KIND: ClassVar[str] = "run.output"
     stream: str
     lines: list[str]
+    rank: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunElided(Body):
+    """Output that the run printed here is not in the log: so many lines, of so many bytes.
+
+    ``reason`` is ``limit`` (``[recorder] max_output_mb`` was reached) or ``not writable`` (the
+    session's file could not be written for a time); ``text`` says it in a sentence. ``records``
+    counts probe records that were lost likewise.
+    """
+
+    KIND: ClassVar[str] = "run.elided"
+    lines: int
+    bytes: int = 0
+    reason: str = ""
+    text: str = ""
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunStalled(Body):
+    """The run has printed nothing and made no step for ``seconds`` seconds.
+
+    ``last_line`` and ``last_step`` are its last signs of life, ``doing`` what the probe last said
+    it was at (``compile``), ``limit_s`` the time from which this is said. ``alive`` is true where
+    a compile goes on, so that the run is silent and is not counted as stuck.
+    """
+
+    KIND: ClassVar[str] = "run.stalled"
+    seconds: float
+    limit_s: float = 0.0
+    last_line: str = ""
+    last_step: int | None = None
+    doing: str = ""
+    alive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(Body):
+    """A stalled run gave a sign of life again, after ``seconds`` seconds in all."""
+
+    KIND: ClassVar[str] = "run.resumed"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunSampled(Body):
+    """What the run's processes use, every 10 s and at changes of more than a tenth.
+
+    ``rss_mb`` is resident memory in MiB, summed over the processes (pages that several of them
+    share count for each), ``swap_mb`` what of them is swapped out, likewise.
+    """
+
+    KIND: ClassVar[str] = "run.sampled"
+    rss_mb: float
+    processes: int = 0
+    swap_mb: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostSampled(Body):
+    """The machine during a run, and its TPU chips where there are any; MiB, percent of all CPUs.
+
+    ``chips`` holds for each chip ``{chip, kind, hbm_used_mb, hbm_total_mb, duty_pct, pids}``; a
+    figure that can't be had is left out. ``note`` is a sentence for what there is to say once,
+    such as that the machine has no TPU. A figure that is null could not be read.
+    """
+
+    KIND: ClassVar[str] = "host.sampled"
+    cpu_pct: float | None = None
+    load1: float | None = None
+    mem_used_mb: float | None = None
+    mem_total_mb: float | None = None
+    swap_used_mb: float | None = None
+    disk_free_mb: float | None = None
+    chips: list[JSON] = field(default_factory=list)
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +221,8 @@ class RunEnded(Body):
     """The run's process group is gone.
 
     ``reason`` is ``exited``, ``signalled``, ``stopped``, ``time limit``, ``cut off`` or
-    ``not started``; ``exit_code`` is null unless the process exited by itself.
+    ``not started``; ``exit_code`` is null unless the process exited by itself. ``cause`` says what
+    stands behind the end where that is known or likely: see ``core.runs.endings.CAUSES``.
     """
 
     KIND: ClassVar[str] = "run.ended"
@@ -149,6 +232,7 @@ class RunEnded(Body):
     duration_s: float = 0.0
     max_rss_mb: float = 0.0
     text: str = ""
+    cause: str = ""
 
 
 # --- findings, checks, levels ----------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -43,7 +43,7 @@ def read_metric(lines: Iterable[LogLine | str], config: Mapping[str, Any]) -> fl
         group = "value"
     elif pattern.groups:
         group = 1
-    newest = reversed(lines if isinstance(lines, list) else list(lines))
+    newest = reversed(lines if isinstance(lines, Sequence) else list(lines))
     for line in islice(newest, MAX_LINES):
         shown = line.text if isinstance(line, LogLine) else line
         for match in reversed(list(pattern.finditer(shown[:MAX_CHARS]))):

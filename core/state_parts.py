@@ -13,12 +13,18 @@ from core.events import (
     AgentAsked,
     CheckEvaluated,
     FindingOpened,
+    HostSampled,
     InterventionRecorded,
     OperatorDecided,
+    RunElided,
     RunEnded,
+    RunSampled,
+    RunStalled,
     RunStarted,
     TreeSnapshotted,
 )
+from core.run_lines import LogLine as LogLine
+from core.run_lines import RunLines as RunLines
 
 
 def level_name(level: int | None) -> str:
@@ -56,20 +62,15 @@ MOMENT_KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of run output; ``stream`` is ``stdout`` or ``stderr``."""
-
-    seq: int
-    stream: str
-    text: str
-
-
 @dataclass(slots=True)
 class Run:
     """One execution of a command, with its output and its probe records so far.
 
     ``ended_ts_us`` of a cut-off run is its dead recorder's last sign: it lasted that long at least.
+    ``stalled`` is set while the run is without a sign of life. ``usage`` and ``telemetry`` are
+    samples with the time of each (UTC microseconds), thinned out when they become many;
+    ``notices`` are sentences about the run that came with its telemetry. ``elided`` says of
+    output that is not in the log, with the event each statement is in.
     """
 
     run_id: str
@@ -80,9 +81,18 @@ class Run:
     ended: RunEnded | None = None
     ended_ts_us: int | None = None
     ended_seq: int | None = None
-    lines: list[LogLine] = field(default_factory=list)
+    lines: RunLines = field(default_factory=RunLines)
     steps: list[JSON] = field(default_factory=list)
     signals: list[JSON] = field(default_factory=list)
+    stalled: RunStalled | None = None
+    stalled_ts_us: int = 0
+    stalls: int = 0
+    usage: list[tuple[int, RunSampled]] = field(default_factory=list)
+    telemetry: list[tuple[int, HostSampled]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    elided: list[tuple[int, RunElided]] = field(default_factory=list)
+    elided_lines: int = 0
+    elided_bytes: int = 0
 
     @property
     def number(self) -> int:

@@ -55,6 +55,8 @@ def check(config: SessionConfig, source: Source) -> None:
         ("recorder", "grace_s", config.recorder.grace_s),
         ("recorder", "run_limit_s", config.recorder.run_limit_s),
         ("recorder", "shell_limit_s", config.recorder.shell_limit_s),
+        ("recorder", "hang_s", config.recorder.hang_s),
+        ("recorder", "max_output_mb", config.recorder.max_output_mb),
     ):
         if number < 0:
             raise source.error(section, key, f"{key} in [{section}] can't be below 0.")

@@ -122,8 +122,8 @@ class Agent:
 class Budgets:
     """What the agent may use up until it is ended; 0 is no limit.
 
-    ``agent_usd``: US dollars of its requests; ``attempts``: runs on the worktree; ``hours``:
-    hours of a session's recorder with the agent not ended, the operator's pauses included.
+    ``agent_usd``: US dollars of its requests, as far as their price is known; ``attempts``: runs
+    of the migrated code; ``hours``: its working time, without waiting on you and pauses.
     """
 
     agent_usd: float = 0.0
@@ -144,12 +144,20 @@ class Recorder:
 
     ``grace_s``: seconds without a sign of any operator until it stops (default 10 minutes).
     ``run_limit_s``: a run that takes longer is stopped (0: no limit); ``shell_limit_s``
-    likewise for one shell command.
+    likewise for one shell command. ``hang_s``: seconds without output and without a step after
+    which a run is said to be stalled (0: never); ``hang_action`` says what is done then, ``warn``
+    or ``stop``. ``max_output_mb``: MB of one run's output that go into the log whole, after which
+    only what tells something is kept (0: no limit). ``xla_debug``: let PyTorch/XLA report why it
+    compiles, into a file of the run's own (``PT_XLA_DEBUG_LEVEL=1``).
     """
 
     grace_s: float = 600.0
     run_limit_s: float = 0.0
     shell_limit_s: float = 600.0
+    hang_s: float = 900.0
+    hang_action: str = "warn"
+    max_output_mb: float = 256.0
+    xla_debug: bool = True
 
 
 @dataclass(frozen=True, slots=True)

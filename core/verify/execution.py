@@ -73,15 +73,16 @@ def errors(s: Subject) -> Verdict:
     one that is known to be harmless.
     """
     run = s.run
-    at = [i for i, line in enumerate(run.lines) if TRACEBACK in line.text]
+    at = [(n, line) for n, line in run.lines.numbered() if TRACEBACK in line.text]
     if not at:
         return judged(True, "no traceback", expected="no traceback", actual="none")
-    shown = [line.text for line in run.lines[at[0] : at[0] + 30]]
+    first, head = at[0]
+    shown = [line.text for line in run.lines[first : first + 30]]
     swallowed = " although it ended with exit 0" if run.ok_exit else ""
     return judged(
         False,
         f"{len(at)} traceback(s) in the output{swallowed}",
         expected="no traceback",
         actual=f"{len(at)}",
-        evidence={"lines": shown, "seq": run.lines[at[0]].seq},
+        evidence={"lines": shown, "seq": head.seq},
     )
