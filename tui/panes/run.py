@@ -80,11 +80,13 @@ class RunPane(Pane):
         stamp = (
             run.run_id, int(lasted), len(run.steps), len(run.lines), run.running, log.chip_text,
             len(view.state.checks), len(view.state.findings), self.size.width, self.app.theme,
+            log.rank_text,
         )  # fmt: skip
         if stamp == self._told:
             return
         self._told = stamp
-        self.retitle(run_title(run, lasted), log.chip_text or count(len(run.lines), "line"))
+        below = log.chip_text or count(len(run.lines), "line")
+        self.retitle(run_title(run, lasted), " · ".join(filter(None, (log.rank_text, below))))
         colours = palette(self.app)
         text = status_text(run, series, colours)
         if not run.running and run.started.purpose == "attempt":

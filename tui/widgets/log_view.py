@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tui.widgets.cells import fit, measured, paint
+from tui.widgets.log_ranks import LogRanks
 from tui.widgets.row_view import ink
 from tui.widgets.search_view import SearchView
 
@@ -28,7 +29,10 @@ _ERROR_CHARS = 400  # characters of a line in which an error is looked for
 
 
 class Line(Protocol):
-    """What the view needs of a line; ``stream`` is ``stdout`` or ``stderr``."""
+    """What the view needs of a line; ``stream`` is ``stdout`` or ``stderr``.
+
+    A line of one of several ranks also has a ``rank``: the name that stands before it.
+    """
 
     @property
     def stream(self) -> str: ...
@@ -42,6 +46,11 @@ class PlainLine(NamedTuple):
 
     stream: str
     text: str
+    rank: str = ""
+
+
+def _rank_words(rank: str) -> str:
+    return f"rank {rank}" if rank.isdigit() else rank
 
 
 def is_error(text: str) -> bool:
@@ -63,6 +72,7 @@ the new lines.
         + """| **f** | follow the end, or stop following |
 | **e**, **E** | first error, next error below the cursor |
 | **#** | line numbers |
+| **o** | of several ranks: all in one, or one after another alone |
 | enter | go to the moment of the line in the other panes |
 """
     )
@@ -72,15 +82,22 @@ the new lines.
         Binding("e", "first_error", "First error"),
         Binding("E", "next_error", "Next error", show=False),
         Binding("number_sign", "numbers", "Line numbers", show=False),
+        Binding("o", "rank", "One rank", show=False),
     ]
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"log--stderr", "log--error", "log--stderr-bar"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "log--stderr",
+        "log--error",
+        "log--stderr-bar",
+        "log--rank",
+    }
 
     DEFAULT_CSS = """
     LogView {
         & .log--stderr { color: $warning; }
         & .log--stderr-bar { color: $warning; text-style: bold; }
         & .log--error { color: $error; text-style: bold; }
+        & .log--rank { color: $primary; }
     }
     """
 
@@ -92,6 +109,18 @@ the new lines.
             self.view = view
             self.follow = follow
             self.new = new
+            self.text = text
+
+        @property
+        def control(self) -> LogView:
+            return self.view
+
+    class RankChanged(Message):
+        """Another rank is looked at, or all of them; `text` says which."""
+
+        def __init__(self, view: LogView, text: str) -> None:
+            super().__init__()
+            self.view = view
             self.text = text
 
         @property
@@ -134,20 +163,24 @@ the new lines.
         self.empty = empty
         self._lines: Sequence[Line] = []
         self._version: object = None
-        self._count = 0
+        self._count = 0  # lines
+        self._ranks = LogRanks()
         self._follow = True
         self._seen = 0  # lines that have been in sight, counted from the top
         self._told_follow: tuple[bool, int] = (True, 0)
 
     # Data.
 
-    def set_lines(self, lines: Sequence[Line], version: object = None) -> None:
+    def set_lines(
+        self, lines: Sequence[Line], version: object = None, ranks: Iterable[str] = ()
+    ) -> None:
         """Show these lines; the sequence is kept, not copied, and may grow behind our back.
 
         Args:
             lines: Anything with a length and an index; items have ``stream`` and ``text``.
             version: Names the document. The same version again means the same lines, more or fewer
                 of them (a run goes on, a replay steps back); another one starts afresh at the end.
+            ranks: The ranks that lines have, in any order; without them none is told apart.
         """
         fresh = version != self._version
         if not fresh and lines is self._lines and len(lines) == self._count:
@@ -159,6 +192,9 @@ the new lines.
             self._follow = True
             self._seen = 0
             self.cursor = 0
+            self._ranks = LogRanks()
+        self._ranks.know(ranks)
+        self._ranks.follow(lines, self._count)
         if fresh or shrunk:
             self.search_again()
         self._grown()
@@ -172,12 +208,13 @@ the new lines.
         self._grown()
 
     def _grown(self) -> None:
+        self._ranks.follow(self._lines, self._count)
         if self._follow:
-            self.cursor = max(0, self._count - 1)
+            self.cursor = max(0, self.row_count() - 1)
         self.rows_changed()
         if self._follow:
             self._to_end()
-        self._seen = min(self._seen, self._count)
+        self._seen = min(self._seen, self.row_count())
         self.moved()
 
     @property
@@ -188,20 +225,20 @@ the new lines.
     @property
     def new_lines(self) -> int:
         """Lines below that have not been in sight since following ended."""
-        return 0 if self._follow else max(0, self._count - self._seen)
+        return 0 if self._follow else max(0, self.row_count() - self._seen)
 
     # Following.
 
     def _to_end(self) -> None:
         height = self.scrollable_content_region.height
-        self.put_scroll(y=max(0, self._count - height))
+        self.put_scroll(y=max(0, self.row_count() - height))
 
     def moved(self) -> None:
         if self._follow:
-            self._seen = self._count
+            self._seen = self.row_count()
         else:
             bottom = self.scroll_offset.y + self.scrollable_content_region.height
-            self._seen = max(self._seen, min(bottom, self._count))
+            self._seen = max(self._seen, min(bottom, self.row_count()))
         self._tell_follow()
 
     def _tell_follow(self) -> None:
@@ -212,12 +249,12 @@ the new lines.
             self.refresh()
 
     def move_cursor(self, index: int) -> None:
-        last = self._count - 1
+        last = self.row_count() - 1
         if index >= last:
             self._follow = True
         elif self._follow:
             self._follow = False
-            self._seen = self._count
+            self._seen = self.row_count()
         super().move_cursor(index)
         if self._follow:
             self._to_end()
@@ -233,16 +270,16 @@ the new lines.
         at_end = new_value >= self.max_scroll_y
         if self._follow and new_value < old_value and not at_end:
             self._follow = False
-            self._seen = self._count
+            self._seen = self.row_count()
         elif not self._follow and new_value > old_value and at_end:
             self._follow = True
-            self.cursor = max(0, self._count - 1)
+            self.cursor = max(0, self.row_count() - 1)
         super().watch_scroll_y(old_value, new_value)
 
     def action_follow(self) -> None:
         if self._follow:
             self._follow = False
-            self._seen = self._count
+            self._seen = self.row_count()
             self._tell_follow()
         else:
             self.action_last()
@@ -259,10 +296,10 @@ the new lines.
     # Errors, numbers, choosing.
 
     def first_error(self, start: int = 0) -> int | None:
-        """Index of the first line at or after ``start`` that reports an error."""
-        for index in range(start, self._count):
-            if is_error(self._lines[index].text):
-                return index
+        """The first row at or after ``start`` that reports an error."""
+        for row in range(start, self.row_count()):
+            if is_error(self.row_text(row)):
+                return row
         return None
 
     def action_first_error(self) -> None:
@@ -277,24 +314,53 @@ the new lines.
         else:
             self.jump_to(index)
 
+    @property
+    def rank_text(self) -> str:
+        """``rank 1 of 4`` while one rank is looked at alone; ``4 ranks``; or nothing."""
+        names = self._ranks.names
+        if not names:
+            return ""
+        if self._ranks.chosen is None:
+            return f"{len(names)} ranks"
+        return f"{_rank_words(self._ranks.chosen)} of {len(names)}"
+
+    def show_rank(self, rank: str | None) -> None:
+        """Show the lines of one rank alone, or with ``None`` those of all, at the same place."""
+        line = self._ranks.line(self.cursor) if self.row_count() else 0
+        self._ranks.choose(rank, self._lines)
+        self.search_again()
+        self.cursor = min(self._ranks.row(line), max(0, self.row_count() - 1))
+        self._seen = self.row_count()
+        self._grown()
+        if not self._follow:
+            self.jump_to(self.cursor)
+
+    def action_rank(self) -> None:
+        if self._ranks.names:
+            self.show_rank(self._ranks.next())
+            self.post_message(self.RankChanged(self, self.rank_text))
+        else:
+            self.notify("The lines of this run have no rank.")
+
     def action_numbers(self) -> None:
         self.numbers = not self.numbers
         self.refresh()
 
     def action_choose(self) -> None:
-        if self._count:
-            self.post_message(self.LineChosen(self, self.cursor))
+        if self.row_count():
+            self.post_message(self.LineChosen(self, self._ranks.line(self.cursor)))
 
     # Rows.
 
     def row_count(self) -> int:
-        return self._count
+        return self._ranks.count()
 
     def row_text(self, index: int) -> str:
-        return self._lines[index].text
+        return self._lines[self._ranks.line(index)].text
 
     def draw_row(self, index: int, x: int, width: int) -> list[Segment]:
-        line = self._lines[index]
+        at = self._ranks.line(index)
+        line = self._lines[at]
         text, cells = measured(line.text)
         here = index == self.cursor and self.has_focus
         base = self.look("cursor" if here else "plain")
@@ -312,14 +378,19 @@ the new lines.
         gutter = f"{mark}"
         number = ""
         if self.numbers:
-            number = f"{index + 1:>{len(str(self._count))}} "
-        left = len(gutter) + 1 + len(number)
+            number = f"{at + 1:>{len(str(self._count))}} "
+        rank = ""
+        if self._ranks.width and self._ranks.chosen is None:
+            rank = self._ranks.label(line) + ("|" if self.ascii else "│")
+        left = len(gutter) + 1 + len(number) + (self._ranks.width + 1 if rank else 0)
         self.need_width(left + cells)
         spans = self.match_spans(text, index)
         bar: Style = base + ink(self.get_component_rich_style("log--stderr-bar"))
         head = [Segment(sign, bar), Segment(gutter, style)]
         if number:
             head.append(Segment(number, base + ink(self.look("muted"))))
+        if rank:
+            head.append(Segment(rank, base + ink(self.get_component_rich_style("log--rank"))))
         if left >= width:
             return [Segment(fit("", width), base)]
         return self.mark_cut(head + paint(text, spans, x, width - left, style), x, width)

@@ -358,3 +358,67 @@ async def test_empty(stage) -> None:
     app = stage(view)
     async with app.run_test(size=(50, 4)):
         assert app.drawn(0).strip() == "The run has not printed anything."
+
+
+def ranked(count: int, start: int = 0) -> list[PlainLine]:
+    """Lines of two ranks in turn."""
+    return [PlainLine("stdout", f"step {n // 2}", str(n % 2)) for n in range(start, start + count)]
+
+
+async def test_ranks_are_told_apart_and_can_be_read_alone(stage) -> None:
+    view = LogView()
+    app = stage(view)
+    async with app.run_test(size=(40, 10)) as pilot:
+        data = [PlainLine("stderr", "W launching"), *ranked(40)]
+        view.set_lines(data, "r1", ["0", "1"])
+        await pilot.pause()
+        assert "1│step 19" in app.drawn(9)
+        assert "0│step 19" in app.drawn(8)
+        assert view.rank_text == "2 ranks"
+
+        await pilot.press("o")
+        assert (view.rank_text, view.row_count()) == ("rank 0 of 2", 20)
+        assert [app.drawn(y).strip(" ▸") for y in (8, 9)] == ["step 18", "step 19"]
+        data += ranked(10, 40)
+        view.set_lines(data, "r1", ["0", "1"])
+        await pilot.pause()
+        assert "step 24" in app.drawn(9)
+        assert view.follow
+        await pilot.press("home", "enter")
+        assert app.said(LogView.LineChosen)[-1].index == 1  # the line of the log, not of the rank
+        await pilot.press("o")
+        assert (view.rank_text, view.row_count()) == ("rank 1 of 2", 25)
+        await pilot.press("o")
+        assert (view.rank_text, view.row_count()) == ("2 ranks", 51)
+
+
+async def test_a_replay_that_steps_back_keeps_the_rank(stage) -> None:
+    view = LogView()
+    app = stage(view)
+    async with app.run_test(size=(40, 10)) as pilot:
+        view.set_lines(ranked(40), "r1", ["0", "1"])
+        view.show_rank("1")
+        view.set_lines(ranked(10), "r1", ["0", "1"])
+        await pilot.pause()
+        assert view.row_count() == 5
+        assert "step 4" in app.drawn(4)
+
+
+async def test_the_name_of_a_rank_cannot_break_the_screen(stage) -> None:
+    view = LogView()
+    app = stage(view)
+    async with app.run_test(size=(40, 5)) as pilot:
+        rank = "\x1b[31m" + "x" * 500
+        view.set_lines([PlainLine("stdout", "hello", rank)], "r1", [rank])
+        await pilot.pause()
+        assert "\x1b" not in app.drawn(0)
+        assert "hello" in app.drawn(0)
+
+
+async def test_without_ranks_the_key_says_so_and_changes_nothing(stage) -> None:
+    view = LogView()
+    app = stage(view)
+    async with app.run_test(size=(40, 10)) as pilot:
+        view.set_lines(lines(3), "r1")
+        await pilot.press("o")
+        assert (view.rank_text, view.row_count()) == ("", 3)
