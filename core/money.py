@@ -202,7 +202,7 @@ def agent_cost(state: SessionState) -> Amount:
     if not state.usage:
         if state.agent is None:
             return known(0.0, "no agent yet")
-        if state.agent.driver == "scripted":
+        if state.agent.driver in ("scripted", "manual"):
             return known(0.0, "no agent cost")
         return unknown("The agent has reported no usage.")
     priced = [known(u.usd) for u in state.usage if u.usd is not None]

@@ -7,8 +7,10 @@ agent says, calls, asks or claims is in the log before the driver hears of its o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from core.errors import PilotageError
 from core.events import JSON, AgentUsed
 
 TOOLS = ("read", "search", "edit", "patch", "write", "shell", "run", "verify")
@@ -17,6 +19,10 @@ TOOLS = ("read", "search", "edit", "patch", "write", "shell", "run", "verify")
 
 class Interrupted(Exception):
     """The operator interrupted; what was going on has been stopped. ``str`` is the reason."""
+
+
+class OutOfBudget(PilotageError):
+    """A budget of the session is used up, so the agent is ended. A driver lets it pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,10 @@ class Verdict:
 
 
 class Bridge(Protocol):
-    """What a driver may do. Any method may raise :class:`Interrupted`, save the last four."""
+    """What a driver may do.
+
+    Any method may raise :class:`Interrupted` or :class:`OutOfBudget`, save the last five.
+    """
 
     async def say(self, text: str, turn: int = 0) -> None:
         """Text of the agent's."""
@@ -94,6 +103,10 @@ class Bridge(Protocol):
 
     async def direction(self) -> list[str]:
         """After an interruption: wait for a message or a resume; returns the messages."""
+        ...
+
+    def worktree(self) -> Path:
+        """The directory in which the target's command runs: the files that are migrated."""
         ...
 
     async def finish(self, reason: str = "", text: str = "") -> None:

@@ -15,6 +15,10 @@ def make_driver(config: SessionConfig) -> Driver:
         from core.agents.scripted import ScriptedDriver
 
         return ScriptedDriver(Path(agent.script), agent.speed)
+    if agent.driver == "manual":
+        from core.agents.manual import ManualDriver
+
+        return ManualDriver()
     raise ConfigError(f"There is no driver {agent.driver!r} in this release.")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from core import events as ev
-from core.agents.base import Decision, Interrupted, ToolResult, Verdict
+from core.agents.base import Decision, Interrupted, OutOfBudget, ToolResult, Verdict
 from core.events import JSON, Event
+from core.recorder.budget import over_budget
 from core.recorder.journal import Journal
 from core.recorder.tools import Tools
 from core.state import SessionState
@@ -19,7 +20,7 @@ from core.state import SessionState
 T = TypeVar("T")
 
 ASKS_FIRST = ("shell",)
-"""Tools that always need the operator's word."""
+"""Tools that need the operator's word where ``[agent] policy`` does not say otherwise."""
 
 
 class AgentBridge:
@@ -31,11 +32,14 @@ class AgentBridge:
         tools: Tools,
         memory_file: Path,
         verify: Callable[[], Awaitable[Verdict | None]] | None,
+        policy: Mapping[str, str] | None = None,
     ) -> None:
         self._journal = journal
         self._tools = tools
         self._memory_file = memory_file
         self._verify = verify
+        self._policy = policy or {}
+        self._over = ""
         self._interrupt = asyncio.Event()
         self._reason = ""
         self._resumed = asyncio.Event()
@@ -48,6 +52,9 @@ class AgentBridge:
             self._interrupt.set()
         elif isinstance(event.body, ev.OperatorResumed):
             self._resumed.set()
+        elif isinstance(event.body, ev.BudgetReached):
+            self._over = over_budget(event.body)
+            self._interrupt.set()
 
     # --- the driver's side -----------------------------------------------------------------
 
@@ -61,13 +68,15 @@ class AgentBridge:
         self._check()
         call_id = f"c{self._journal.state.seq + 1}"
         await self._emit(ev.AgentCalled(call_id, tool, input, turn))
-        stopped: Interrupted | None = None
+        stopped: Exception | None = None
         try:
             result = await self._permitted(tool, input, call_id, reason)
         except Interrupted as interruption:
             stopped, result = interruption, ToolResult(False, "Interrupted by the operator.")
+        except OutOfBudget as over:
+            stopped, result = over, ToolResult(False, str(over))
         except _Stopped as end:
-            stopped, result = Interrupted(self._reason), end.result
+            stopped, result = self._why_ended(), end.result
         await self._emit(
             ev.AgentReturned(call_id, result.ok, result.output),
             run_id=str(result.facts.get("run_id", "")),
@@ -77,10 +86,15 @@ class AgentBridge:
         return result
 
     async def _permitted(self, tool: str, input: JSON, call_id: str, reason: str) -> ToolResult:
-        if tool in ASKS_FIRST:
-            what = str(input.get("command", tool))
+        policy = self._policy.get(tool, "ask" if tool in ASKS_FIRST else "allow")
+        if policy == "deny":
+            why = f"The policy of this session denies the tool {tool}."
+            return ToolResult(False, why, {"denied": True})
+        if policy == "ask":
+            what = input.get("command") or input.get("path") or input.get("pattern") or "the target"
+            wish = f"run: {what}" if tool in ("shell", "run") else f"{tool}: {what}"
             decision = await self._ask(
-                ev.AgentAsked(self._ask_id(), f"May I run: {what}", tool, input, call_id, reason)
+                ev.AgentAsked(self._ask_id(), f"May I {wish}", tool, input, call_id, reason)
             )
             if not decision.allowed:
                 why = f": {decision.text}" if decision.text else "."
@@ -135,6 +149,10 @@ class AgentBridge:
             await _cancel(resumed, told)
         return await self._deliver()
 
+    def worktree(self) -> Path:
+        """The directory in which the target's command runs."""
+        return self._tools.directory
+
     async def finish(self, reason: str = "", text: str = "") -> None:
         """The agent ended of its own accord."""
         await self._emit(ev.AgentFinished(reason, text))
@@ -185,9 +203,12 @@ class AgentBridge:
         return [m.text for m in waiting]
 
     def _check(self) -> None:
-        if self._interrupt.is_set():
+        if self._over or self._interrupt.is_set():
             self._interrupt.clear()
-            raise Interrupted(self._reason)
+            raise self._why_ended()
+
+    def _why_ended(self) -> Exception:
+        return OutOfBudget(self._over) if self._over else Interrupted(self._reason)
 
     async def _until_interrupted(
         self, work: Awaitable[T], stop: Callable[[], Awaitable[None]] | None = None
@@ -210,7 +231,7 @@ class AgentBridge:
                 result = await task
                 if isinstance(result, ToolResult):
                     raise _Stopped(result)
-            raise Interrupted(self._reason)
+            raise self._why_ended()
         finally:
             await _cancel(task, signal)
 

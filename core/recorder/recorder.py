@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 from core import events as ev
-from core.agents.base import Verdict
+from core.agents.base import OutOfBudget, Verdict
 from core.agents.drivers import make_driver
 from core.config import SessionConfig
 from core.errors import PilotageError, SessionError
@@ -27,6 +27,7 @@ from core.log_protocol import Log
 from core.process import RECORDER_LOG, RecorderLock
 from core.recorder.acts import Acts
 from core.recorder.bridge import AgentBridge
+from core.recorder.budget import watch
 from core.recorder.command import base_env
 from core.recorder.journal import Journal
 from core.recorder.recovery import recover
@@ -139,11 +140,13 @@ class Recorder:
             tools,
             self._dir / "agent.json",
             verify if config.agent.verify_on_claim else None,
+            config.agent.policy,
         )
         jobs = [asyncio.create_task(runs.prepare())]
         if journal.state.agent_end is None:
             jobs.append(asyncio.create_task(self._agent(config, self._bridge)))
         stop = asyncio.create_task(self._stop.wait())
+        budgets = asyncio.create_task(watch(journal, config.budgets))
         try:
             # The agent has its word first; then, as long as someone may want it, the session stays.
             await _first(stop, asyncio.gather(*jobs))
@@ -156,10 +159,9 @@ class Recorder:
         finally:
             runs.stop(self._stop_reason or "The recorder ended.")
             shell.stop()
-            for job in jobs:
+            for job in (stop, budgets, *jobs):
                 job.cancel()
-            stop.cancel()
-            await asyncio.gather(stop, *jobs, return_exceptions=True)
+            await asyncio.gather(stop, budgets, *jobs, return_exceptions=True)
             await runs.settled()
 
     def _open_workspace(self, config: SessionConfig) -> Workspace:
@@ -188,6 +190,8 @@ class Recorder:
                 await bridge.finish("the driver ended")
         except asyncio.CancelledError:
             raise
+        except OutOfBudget as over:
+            await bridge.finish("out of budget", str(over))
         except PilotageError as err:
             await self._agent_failed(str(err))
         except Exception as err:  # a fault of a driver must not take the recorder with it

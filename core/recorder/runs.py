@@ -17,6 +17,7 @@ from core.config import SessionConfig
 from core.errors import PilotageError
 from core.findings import detect, resolved
 from core.levels import Criteria
+from core.recorder.budget import over_budget, too_many_attempts
 from core.recorder.command import Command
 from core.recorder.items import end_and_drain, end_event, record_events
 from core.recorder.jobs import Job, Jobs, RunStopped, until
@@ -111,6 +112,7 @@ class Runs:
         """
         with self._jobs.job(by) as job:
             await until(self._ready.wait(), job)
+            await self._within_budget(by)
             async with self._files_kept(job):
                 run = await self._attempt(command, stop_on, by, job)
         if run.ended is not None and run.ended.reason in TELLING:
@@ -131,6 +133,7 @@ class Runs:
                 subject = Subject(state, tree, self._criteria)
                 run = None if force else subject.target_run()
                 if run is None:
+                    await self._within_budget(by)
                     run = await self._attempt("", "", "verification", job)
                     job.check()
                 if run.ok_exit and (force or not _has_parity(subject)):
@@ -188,6 +191,13 @@ class Runs:
             yield
         finally:
             self._worktree.in_use.release()
+
+    async def _within_budget(self, by: str) -> None:
+        """Raise where the agent wants an attempt more than its budget; that ends it."""
+        spent = too_many_attempts(self._journal.state, self._config.budgets)
+        if spent is not None and by in ("agent", "claim"):
+            await self._journal.emit(spent)
+            raise PilotageError(over_budget(spent))
 
     async def _attempt(self, command: str, stop_on: str, by: str, job: Job) -> Run:
         files = self._worktree.files

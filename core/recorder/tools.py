@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from core.agents.base import TOOLS, ToolResult
 from core.errors import PilotageError
@@ -50,6 +51,11 @@ class Tools:
             text = f"{result.output[:OUTPUT_LIMIT]}\n({cut} more characters were left out)"
             result = ToolResult(result.ok, text, result.facts)
         return result
+
+    @property
+    def directory(self) -> Path:
+        """Where the target's command runs."""
+        return self._worktree.files.cwd
 
     async def stop(self) -> None:
         """End the call in progress in good order: its run or command is stopped."""
