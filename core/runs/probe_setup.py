@@ -61,6 +61,15 @@ def install(
     }
 
 
+def streams(socket: Path, shared: str) -> dict[str, str]:
+    """Variables by which the probe of a rank finds where to hand over pipes of its own.
+
+    ``shared`` names the run's own two pipes (``core.runs.streams``): only a process whose output
+    still goes there takes one of its own.
+    """
+    return {"PILOTAGE_PROBE_SOCKET": str(socket.absolute()), "PILOTAGE_PROBE_PIPES": shared}
+
+
 def records_dir(dest: Path) -> Path:
     """Where the probe of a run installed in ``dest`` writes its records."""
     return dest / "records"

@@ -12,8 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
-
 
 def pids() -> list[int]:
     """Every process id there is."""
@@ -84,16 +82,29 @@ def marked(variable: str, value: str) -> list[int]:
     return result
 
 
-def rss(pids: Iterable[int]) -> int:
-    """Resident memory of the processes together, in bytes; pages they share count for each."""
-    total = 0
+def memory(pids: Iterable[int]) -> tuple[int, int]:
+    """Resident and swapped-out memory of the processes together, in bytes.
+
+    Pages they share count for each: the kernel tells shares (PSS) only by walking the page tables
+    of each process, which holds up the very process that is measured.
+    """
+    resident = swapped = 0
     for pid in pids:
         try:
-            with open(f"/proc/{pid}/statm", "rb") as file:
-                total += int(file.read().split()[1]) * PAGE
-        except (OSError, ValueError, IndexError):
+            with open(f"/proc/{pid}/status", "rb") as file:
+                text = file.read()
+        except OSError:
             continue
-    return total
+        resident += _kib(text, b"\nVmRSS:")
+        swapped += _kib(text, b"\nVmSwap:")
+    return resident * 1024, swapped * 1024
+
+
+def _kib(status: bytes, name: bytes) -> int:
+    """A field of ``/proc/PID/status`` in KiB; 0 where there is none, as in a zombie."""
+    _, found, rest = status.partition(name)
+    words = rest[:40].split(None, 1)
+    return int(words[0]) if found and words and words[0].isdigit() else 0
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:

@@ -24,14 +24,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __name__ != "__main__":
-    from core.runs import processes
+    from core.runs import oom, processes
 else:
     # Run as a script with -I, which leaves the script's own directory out of the path.
     sys.path.insert(0, str(Path(__file__).resolve().parent))
+    import oom
     import processes
+
+    sys.path.pop(0)  # nothing beside us may stand for a module of the standard library
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SAMPLE_S = 1.0
+MAX_SEEN = 100_000  # process ids that are remembered
 AFTER_EXIT_GRACE_S = 0.5  # for what the run left running when it ended by itself
 ORPHAN_GRACE_S = 1.0  # when the recorder is gone: enough for a handler, too short to linger
 
@@ -52,6 +56,8 @@ class Supervisor:
         self.exit: tuple[int | None, int | None] | None = None  # (code, signal)
         self.max_rss = 0
         self.deadline: float | None = None  # when a stop turns into SIGKILL
+        self.forced = False  # whether it did
+        self.seen: set[int] = set()  # ids of the run's processes
         self.connected = True
         self.mark = ("", "")
         self.wake, wake_w = os.pipe()
@@ -78,6 +84,8 @@ class Supervisor:
         line, _, self.buffer = self.buffer.partition(b"\n")
         order = json.loads(line)
         self.mark = tuple(order["mark"])
+        self.kernel_log = oom.KernelLog()
+        self.oom_before = oom.kills()
         try:
             child = subprocess.Popen(
                 order["argv"],
@@ -109,6 +117,7 @@ class Supervisor:
             if pid == 0:
                 return
             self.max_rss = max(self.max_rss, usage.ru_maxrss * 1024)
+            self.seen.add(pid)
             if pid == self.child:
                 killed = os.WIFSIGNALED(status)
                 code = None if killed else os.WEXITSTATUS(status)
@@ -158,6 +167,7 @@ class Supervisor:
             due = sample_at
             if self.deadline is not None:
                 if now >= self.deadline:
+                    self.forced = True
                     processes.signal_all(self.members(), signal.SIGKILL)
                     self.deadline = now + 0.1  # again, for what was forked meanwhile
                 due = min(due, self.deadline)
@@ -174,9 +184,21 @@ class Supervisor:
     def sample(self) -> None:
         """Measure the memory of the process tree."""
         alive = processes.descendants(os.getpid())
-        used = processes.rss(alive)
+        used, swapped = processes.memory(alive)
         self.max_rss = max(self.max_rss, used)
-        self.say(usage=used, processes=len(alive))
+        if len(self.seen) < MAX_SEEN:
+            self.seen.update(alive)
+        self.say(usage=used, swap=swapped, processes=len(alive))
+
+    def out_of_memory(self) -> dict[str, Any]:
+        """What the kernel says of processes that it killed for want of memory during the run."""
+        found: dict[str, Any] = {"limit": oom.limit_bytes()}
+        after = oom.kills()
+        if self.oom_before is not None and after is not None and after[1] == self.oom_before[1]:
+            found["oom_kills"] = max(0, after[0] - self.oom_before[0])
+            found["oom_where"] = after[1]
+        found["oom_pids"] = self.kernel_log.killed(self.seen | {self.child})
+        return found
 
     def serve(self) -> None:
         """Start, watch, report, leave nothing behind."""
@@ -185,7 +207,8 @@ class Supervisor:
         self.watch()
         code, number = self.exit or (None, None)
         # Said before the sweep: how the run ended must not wait for what it left behind.
-        self.say(exit=code, signal=number, max_rss=self.max_rss)
+        kernel = self.out_of_memory()
+        self.say(exit=code, signal=number, max_rss=self.max_rss, forced=self.forced, **kernel)
         grace = AFTER_EXIT_GRACE_S
         if self.deadline is not None:
             grace = max(0.0, self.deadline - time.monotonic())

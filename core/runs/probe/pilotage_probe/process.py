@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from . import VERSION, guard
+from . import VERSION, guard, streams
 from .writer import Writer
 
 mode = "light"
@@ -32,6 +32,8 @@ def begin():
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork)
     hello()
+    with guard.reporting("streams"):
+        streams.begin(_argv())
 
 
 def hello():
