@@ -8,7 +8,7 @@ shows it no more.
 from __future__ import annotations
 
 # Importing these modules registers their detectors.
-from core.detectors import lazy, loud, placement, training
+from core.detectors import lazy, loud, numerics, placement, reference, replicas, training
 from core.detectors.base import CATEGORIES as CATEGORIES
 from core.detectors.base import DETECTORS, Detector, Look, Sighting
 from core.detectors.loud import ErrorDetector
@@ -19,7 +19,9 @@ from core.state_parts import Finding, Run
 from core.verify.subject import is_target_run
 
 #: What is nearer to a cause comes first: an error, then learning, then placement, then speed.
-_ORDER = [module.__name__ for module in (loud, training, placement, lazy)]
+_ORDER = [
+    module.__name__ for module in (loud, training, reference, replicas, placement, numerics, lazy)
+]
 
 
 def detectors_for(run: Run) -> list[Detector]:

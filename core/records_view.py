@@ -120,6 +120,30 @@ def ties(model: Mapping[str, Any] | None) -> set[tuple[str, ...]]:
     return {tuple(sorted(map(str, g))) for g in groups if isinstance(g, list) and len(g) > 1}
 
 
+def stale_optimizers(run: Run, reference: Run | None = None) -> list[JSON]:
+    """``optimizer`` records that hold tensors of a model that is no longer used.
+
+    Tensors that belong to no module are not stale by that alone: a program may train a temperature
+    or an image beside its model. They are where they lie on another device than the model (a move
+    made new ones), or where nothing of a trained model is in the optimizer; and not where the
+    ``reference`` run has as many in its optimizer of the same place.
+    """
+    model = record(run, "model") or {}
+    here = set(table(model.get("devices")))
+    before = records(reference, "optimizer") if reference else []
+    found = []
+    for i, made in enumerate(records(run, "optimizer")):
+        orphaned, total = count(made.get("orphaned")), count(made.get("tensors"))
+        if not orphaned:
+            continue
+        elsewhere = not set(table(made.get("devices"))) <= here
+        nothing = orphaned == total and bool(count(model.get("trainable")))
+        same = i < len(before) and count(before[i].get("orphaned")) == orphaned
+        if elsewhere or (nothing and not same):
+            found.append(made)
+    return found
+
+
 def per_step(records: Iterable[JSON], field: str) -> tuple[float, int]:
     """Sum of a count over step records, and over how many of them it was known."""
     values = [v for r in records if (v := number(r.get(field))) is not None]

@@ -5,6 +5,7 @@ Thresholds are those of PyTorch/XLA's own metrics analysis and troubleshooting g
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from core import records_view as view
@@ -13,24 +14,61 @@ from core.detectors.base import MIN_STEPS, WARMUP_STEPS, Detector, Look, Sightin
 
 #: Per step; PyTorch/XLA's metrics analysis.
 MAX_RATE = 0.5
-#: Seconds of one compilation; the same tool.
-MAX_COMPILE_S = 300.0
-#: Compilations in so many successive steps after the warm-up are an alarm before step 10, which
+#: Seconds of one compilation, and of one execution; the same tool.
+MAX_COMPILE_S, MAX_EXECUTE_S = 300.0, 30.0
+#: The same sign in so many successive steps after the warm-up is an alarm before step 10, which
 #: may be many minutes away where each takes half a minute (measured on torch_xla 2.9.0: alert from step 3). Ours.
 EARLY_STEPS = 4
+#: Reads in the first steps only (a program that prints its first ten losses) are no rate: ours.
+MIN_READ_STEPS = MIN_STEPS + 2
+#: Steps over which several compilations in one step (after an evaluation) no longer tip the mean: ours.
+LONG = 40
+#: A graph grows where its later compilations take so many times as long as its earlier ones: ours.
+GROWTH = 1.5
+#: Operators whose result has a size that depends on the data. None is lowered; each read of that
+#: size makes a graph of another shape (measured on torch_xla 2.9.0: nonzero, masked_select).
+SIZED_BY_DATA = frozenset(
+    f"aten::{name}"
+    for name in (
+        "nonzero", "masked_select", "unique", "_unique", "_unique2", "unique_dim",
+        "unique_consecutive", "unique_dim_consecutive", "bincount",
+    )
+)  # fmt: skip
 
 
-def _window(at: Look) -> list[JSON]:
+def number_of(step: JSON) -> int:
+    """The step's number; 0 where it is not known."""
+    return view.count(step.get("n")) or 0
+
+
+def warm(at: Look) -> list[JSON]:
+    """The last steps, without those of the warm-up."""
+    return [s for s in at.last if number_of(s) > WARMUP_STEPS]
+
+
+def window(at: Look, least: int = MIN_STEPS) -> list[JSON]:
     """The last steps after the warm-up, once there are enough of them to speak of a rate."""
-    steps = [s for s in at.last if (view.count(s.get("n")) or 0) > WARMUP_STEPS]
-    return steps if steps and (view.count(steps[-1].get("n")) or 0) >= MIN_STEPS else []
+    steps = warm(at)
+    return steps if steps and number_of(steps[-1]) >= least else []
 
 
-def _rate(steps: list[JSON], field: str) -> tuple[float, str] | None:
-    total, known = view.per_step(steps, field)
-    if not known or total / known <= MAX_RATE:
-        return None
-    return total / known, f"{total:g} in the {known} steps up to step {steps[-1].get('n')}"
+def early(at: Look) -> list[JSON]:
+    """The last few steps after the warm-up where :func:`window` has nothing to say yet."""
+    recent = warm(at)[-EARLY_STEPS:]
+    return recent if len(recent) == EARLY_STEPS and not window(at) else []
+
+
+def span(steps: list[JSON]) -> str:
+    """Such as ``steps 4 to 7``."""
+    return f"steps {steps[0].get('n')} to {steps[-1].get('n')}"
+
+
+def _share(steps: list[JSON], counts: list[float]) -> float:
+    """Of the steps, the share in which a count is above 0."""
+    return sum(c > 0 for c in counts) / len(steps) if steps else 0.0
+
+
+# --- compilations ----------------------------------------------------------------------------
 
 
 @detector
@@ -46,17 +84,12 @@ class Recompiles(Detector):
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        steps = _window(at)
-        found = _rate(steps, "compiles")
+        steps, evidence = compiling(at)
         lines = at.matching(self._LINE, 2)
-        evidence = []
-        if found:
-            seconds, _ = view.per_step(steps, "compile_s")
-            evidence.append(f"compilations: {found[1]} ({seconds:.1f} s)")
-        else:
-            evidence += self._early(at)
         if not evidence and not lines:
             return None
+        if steps and sized_by_data(steps):
+            return None  # the operator is the cause, and aten_fallback says so
         return Sighting(
             "the graph is compiled again in every step",
             evidence + lines,
@@ -65,18 +98,55 @@ class Recompiles(Detector):
             threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
         )
 
-    @staticmethod
-    def _early(at: Look) -> list[str]:
-        """Steps after the warm-up and before step 10 of which the last few all compiled."""
-        if _window(at):
-            return []
-        steps = [s for s in at.last if (view.count(s.get("n")) or 0) > WARMUP_STEPS]
-        recent = steps[-EARLY_STEPS:]
-        if len(recent) < EARLY_STEPS or not all(view.count(s.get("compiles")) for s in recent):
-            return []
-        seconds, _ = view.per_step(recent, "compile_s")
-        span = f"{recent[0].get('n')} to {recent[-1].get('n')}"
-        return [f"compilations: one or more in each of the steps {span} ({seconds:.1f} s)"]
+
+def compiling(at: Look) -> tuple[list[JSON], list[str]]:
+    """Steps in which about every one compiles, and that in words; both empty if few do.
+
+    What counts is the share of steps that compile, so that an evaluation or a last batch, which
+    compile several graphs in one step and never again, don't make a rate of a short run.
+    """
+    for steps, in_a_row in ((window(at), False), (early(at), True)):
+        known = [s for s in steps if view.number(s.get("compiles")) is not None]
+        if not known:
+            continue
+        counts = [view.number(s.get("compiles")) or 0 for s in known]
+        seconds, _ = view.per_step(known, "compile_s")
+        more = _growth(known)
+        share = _share(known, counts)
+        often = sum(counts) / len(known) > MAX_RATE < sum(counts[-10:]) / len(counts[-10:])
+        if in_a_row and share == 1 and len(known) == EARLY_STEPS:
+            text = f"compilations: one or more in each of the {span(known)} ({seconds:.1f} s)"
+            return known, [text, *more]
+        if not in_a_row and (share > MAX_RATE or (often and len(known) >= LONG)):
+            text = f"{sum(counts):g} in the {len(known)} steps up to step {known[-1].get('n')}"
+            return known, [f"compilations: {text} ({seconds:.1f} s)", *more]
+    return [], []
+
+
+def _growth(steps: list[JSON]) -> list[str]:
+    """That each compilation takes longer than the last, where it does: the graph grows."""
+    each = [
+        seconds / count
+        for s in steps
+        if (seconds := view.number(s.get("compile_s"))) and (count := view.count(s.get("compiles")))
+    ]
+    half = len(each) // 2
+    if half < 4:
+        return []
+    before, after = sum(each[:half]) / half, sum(each[half:]) / (len(each) - half)
+    if not before < after / GROWTH or sum(b > a for a, b in itertools.pairwise(each)) <= half:
+        return []
+    longer = f"each takes longer: {each[0]:.1f} s at first, {each[-1]:.1f} s now"
+    return [longer + ", so something of earlier steps is still part of the graph"]
+
+
+def sized_by_data(steps: list[JSON]) -> list[str]:
+    """Operators of data-dependent size that ran on the host in nearly every step that compiled."""
+    compiled = [s for s in steps if view.count(s.get("compiles"))]
+    ops = [set(view.fallbacks([s])) & SIZED_BY_DATA for s in compiled]
+    if not ops or sum(map(bool, ops)) < 0.9 * len(ops):
+        return []
+    return sorted(set().union(*ops))
 
 
 @detector
@@ -106,50 +176,128 @@ class SlowCompile(Detector):
         )
 
 
-@detector
-class HostTransfers(Detector):
-    """A tensor is read by the host in about every step."""
+# --- executions ------------------------------------------------------------------------------
 
-    NAME, CATEGORY = "transfer_per_step", "C4"
-    SOURCE = "PyTorch/XLA metrics analysis: transfers to the host > 0.5 a step after 10 steps"
-    _LINE = re.compile(r"pt-xla-profiler: TransferFrom(?:Server|Device)Time too frequent")
+
+@detector
+class SlowExecution(Detector):
+    """One execution takes very long."""
+
+    NAME, CATEGORY = "execution_too_slow", "C4"
+    SOURCE = "PyTorch/XLA metrics analysis: one execution > 30 s"
+    _LINE = re.compile(r"pt-xla-profiler: ExecuteTime too slow")
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        found = _rate(_window(at), "transfers")
         lines = at.matching(self._LINE, 2)
-        if found is None and not lines:
+        if not lines:
             return None
         return Sighting(
-            "the host reads a tensor in every step",
-            ([f"transfers to the host: {found[1]}"] if found else []) + lines,
-            "Find .item(), print(tensor), float(loss) or a branch on a tensor in the loop; read "
-            "every few steps instead, or add a step closure.",
-            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps",
+            "an execution takes very long",
+            lines,
+            "Look for a loop that is traced into one graph, and for operators that the "
+            "device does badly (gathers over long sequences, small matrix products).",
+            threshold=f"> {MAX_EXECUTE_S:g} s",
         )
 
 
 @detector
 class NoStepBoundary(Detector):
-    """Steps are traced and never executed."""
+    """Steps are traced and not executed: the graph of the next grows on that of the last."""
 
     NAME, CATEGORY = "no_step_boundary", "C4"
-    SOURCE = "measured on torch_xla 2.9.0: without a step boundary MarkStep and ExecuteTime stay 0 while steps pass"
+    SOURCE = (
+        "measured on torch_xla 2.9.0: without a step boundary MarkStep and ExecuteTime stay 0 "
+        "while steps pass; 100 such steps took 135 s and 4.4 GB when they were read at last"
+    )
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        steps = _window(at)
-        on_xla = any(view.is_device(d, "xla") for d in view.table((at.model or {}).get("devices")))
-        total, known = view.per_step(steps, "executes")
-        if not on_xla or not known or total / known > 0.1:
+        evidence = unbounded(at)
+        if not evidence:
             return None
         return Sighting(
-            "the training steps are never executed on the device",
-            [f"executions: {total:g} in the {known} steps up to step {steps[-1].get('n')}"],
+            "the training steps are not executed on the device one by one",
+            evidence,
             "Call torch_xla.sync() (xm.mark_step() before torch_xla 2.5) after each optimizer "
             "step, or use torch_xla.step().",
-            threshold=f"at most 0.1 executions a step after {MIN_STEPS} steps",
+            threshold=f"at most 0.1 executions a step after {MIN_STEPS} steps, {MAX_RATE:g} "
+            f"without any sync, or none in {EARLY_STEPS} in a row",
         )
+
+
+def unbounded(at: Look) -> list[str]:
+    """What shows that steps on the device end nowhere; empty if they do end."""
+    if not any(view.is_device(d, "xla") for d in view.table((at.model or {}).get("devices"))):
+        return []
+    steps = window(at) or early(at)
+    total, known = view.per_step(steps, "executes")
+    if not known:
+        return []
+    rate = total / known
+    synced = any("M" in str(s.get("signature") or "").split() for s in steps)
+    if window(at):
+        if rate > (0.1 if synced else MAX_RATE):
+            return []
+    elif rate > 0 or synced or known < EARLY_STEPS:
+        return []
+    evidence = [f"executions: {total:g} in the {span(steps)}"]
+    if not synced:
+        evidence.append("no torch_xla.sync() or mark_step() in these steps")
+    rss = [v for s in steps if (v := view.number(s.get("rss_mb"))) is not None]
+    if rss and rss[-1] - rss[0] > 1:
+        evidence.append(f"host memory: {rss[0]:.0f} to {rss[-1]:.0f} MiB in them")
+    return evidence
+
+
+# --- reads -----------------------------------------------------------------------------------
+
+
+@detector
+class HostTransfers(Detector):
+    """A tensor is read by the host in about every step."""
+
+    NAME, CATEGORY = "transfer_per_step", "C4"
+    SOURCE = (
+        "PyTorch/XLA metrics analysis: transfers to the host > 0.5 a step after 10 steps; "
+        "each fallback to the host transfers once and is a finding of its own (measured on "
+        "torch_xla 2.9.0)"
+    )
+    _LINE = re.compile(r"pt-xla-profiler: TransferFrom(?:Server|Device)Time too frequent")
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        steps = [
+            s for s in window(at, MIN_READ_STEPS) if view.count(s.get("transfers")) is not None
+        ]
+        reads = [_reads(s) for s in steps]
+        recent = slice(-EARLY_STEPS, None)
+        evidence = []
+        if min(_share(steps, reads), _share(steps[recent], reads[recent])) > MAX_RATE:
+            text = f"{sum(reads):g} in the {len(reads)} steps up to step {steps[-1].get('n')}"
+            evidence.append(f"transfers to the host: {text}")
+        lines = [] if view.fallbacks(at.last) else at.matching(self._LINE, 2)
+        if not evidence and not lines:
+            return None
+        return Sighting(
+            "the host reads a tensor in every step",
+            evidence + lines,
+            "Find .item(), print(tensor), float(loss) or a branch on a tensor in the loop; read "
+            "every few steps instead, or add a step closure.",
+            threshold=f"in > {MAX_RATE:g} of the steps after {MIN_STEPS} steps",
+        )
+
+
+def _reads(step: JSON) -> float:
+    """Transfers of a step that neither a fallback nor a gradient scaler accounts for."""
+    moved = view.count(step.get("transfers")) or 0
+    explained = sum(view.fallbacks([step]).values()) + scaled(step)
+    return max(0, moved - explained)
+
+
+def scaled(step: JSON) -> bool:
+    """Whether a GradScaler scaled the step's loss; it reads back whether to skip the step."""
+    return "scaled" in str(step.get("loss_source"))
 
 
 @detector
@@ -171,9 +319,20 @@ class Fallback(Detector):
         if not ops and not lines:
             return None
         most = sorted(ops.items(), key=lambda item: -item[1])[:10]
+        evidence = [f"{op}: {n} times" for op, n in most]
+        steps, compiled = compiling(at)
+        by_data = sorted(set(ops) & SIZED_BY_DATA)
+        if by_data and sized_by_data(steps):
+            evidence += compiled
+        next_step = (
+            f"The size of what {by_data[0].removeprefix('aten::')} gives depends on the data: "
+            "weight or mask with torch.where instead, so that every shape is fixed."
+            if by_data
+            else "Replace the operator by ones that XLA lowers, or move it out of the training step."
+        )
         return Sighting(
             "an operator runs on the host instead of the device",
-            [f"{op}: {n} times" for op, n in most] + lines,
-            "Replace the operator by ones that XLA lowers, or move it out of the training step.",
+            evidence + lines,
+            next_step,
             threshold="any aten::* counter but aten::_local_scalar_dense",
         )

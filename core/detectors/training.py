@@ -16,6 +16,21 @@ from core.detectors.base import (
     Sighting,
     detector,
 )
+from core.detectors.lazy import number_of, scaled, unbounded
+from core.detectors.reference import reference
+
+_LOW = {"bfloat16": "bfloat16 keeps 8 bits", "float16": "float16 keeps 11 bits"}
+
+
+def steps_of(at: Look) -> list[JSON]:
+    """The first and the last steps, each once."""
+    return at.first + [s for s in at.last if number_of(s) > FIRST_STEPS]
+
+
+def low_precision(at: Look) -> str:
+    """The 16-bit type of trained parameters, if there is one."""
+    dtypes = view.table((at.model or {}).get("dtypes"))
+    return next((name for name in _LOW if name in dtypes), "")
 
 
 def _changed(step: JSON) -> bool | None:
@@ -40,33 +55,31 @@ class ParamsUnchanged(Detector):
         """See :meth:`Detector.look`."""
         evidence = []
         stale = 0
-        for record in view.records(at.run, "optimizer"):
-            orphaned = view.count(record.get("orphaned")) or 0
-            if orphaned:
-                stale += orphaned
-                where = ", ".join(view.table(record.get("devices"))) or "unknown"
-                evidence.append(
-                    f"{record.get('cls')} updates {orphaned} of {record.get('tensors')} tensors "
-                    f"that the model does not use (they are on {where})"
-                )
+        for record in view.stale_optimizers(at.run, reference(at)):
+            stale += view.count(record.get("orphaned")) or 0
+            where = ", ".join(view.table(record.get("devices"))) or "unknown"
+            evidence.append(
+                f"{record.get('cls')} updates {record.get('orphaned')} of {record.get('tensors')} "
+                f"tensors that the model does not use (they are on {where})"
+            )
         for record in view.records(at.run, "moved"):
             if stale and view.count(record.get("replaced")):
                 new = ", ".join(view.table(record.get("devices_after"))) or "the device"
                 evidence.append(f"moving the model to {new} made {record['replaced']} new tensors")
-        read = [(s.get("n"), c) for s in at.first if (c := _changed(s)) is not None]
-        read += [
-            (s.get("n"), c)
-            for s in at.last
-            if (c := _changed(s)) is not None and (view.count(s.get("n")) or 0) > FIRST_STEPS
-        ]
+        read = [(s.get("n"), c) for s in steps_of(at) if (c := _changed(s)) is not None]
         still = [n for n, changed in read if not changed]
         if len(still) >= 2 and len(still) == len(read):
             evidence.append("no parameter changed in steps " + ", ".join(map(str, still[:10])))
         if not evidence:
             return None
+        low = low_precision(at)
         if stale:
             title = "the optimizer trains parameters that the model does not use"
             step = "Make the optimizer after the model has been moved to the device."
+        elif low:
+            title = "training does not change the parameters"
+            evidence.append(f"parameters in {low}: {_LOW[low]}, a smaller update is lost")
+            step = "Keep the parameters in float32 and compute in bfloat16 under autocast."
         else:
             title = "training does not change the parameters"
             step = "Check that the optimizer got the model's parameters, gradients and a rate > 0."
@@ -75,53 +88,73 @@ class ParamsUnchanged(Detector):
 
 @detector
 class LossConstant(Detector):
-    """Exactly the same loss in every step."""
+    """Exactly the same loss in every step from the first on.
+
+    A model that has converged may end at a loss that stays as it is, so the last steps alone say
+    nothing. A loss computed from 16-bit parameters has few digits: more readings are asked for.
+    """
 
     NAME, CATEGORY = "loss_constant", "C2"
-    SOURCE = "public case eval_constant (huggingface/transformers#13204): bit-constant values"
+    SOURCE = (
+        "public case eval_constant (huggingface/transformers#13204): bit-constant values; "
+        "the number of readings is ours"
+    )
+    LOW_READINGS = 25
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        losses = [v for s in at.last if (v := view.number(s.get("loss"))) is not None]
-        if len(losses) < MIN_STEPS or not math.isfinite(losses[0]) or len(set(losses)) > 1:
+        least = self.LOW_READINGS if low_precision(at) else MIN_STEPS
+        losses = [v for s in steps_of(at) if (v := view.number(s.get("loss"))) is not None]
+        if len(losses) < least or not math.isfinite(losses[0]) or len(set(losses)) > 1:
             return None
         return Sighting(
             "the loss is exactly constant",
-            [f"loss {losses[0]:.6g} in each of {len(losses)} readings"],
+            [f"loss {losses[0]:.6g} in each of {len(losses)} readings from step 1 on"],
             "Check that batches differ, that the loss depends on the parameters and that they "
             "are updated.",
-            threshold=f"one value in at least {MIN_STEPS} readings",
+            threshold=f"one value in at least {least} readings",
         )
 
 
 @detector
 class LossNotFinite(Detector):
-    """The loss or the gradient norm is NaN or infinite."""
+    """The loss, the gradient norm or a parameter is NaN or infinite."""
 
     NAME, CATEGORY = "not_finite", "C5"
     SOURCE = "public case nan (bf16 masks filled with the float32 minimum); any such value"
+    _FIELDS = (
+        ("loss", "loss"),
+        ("grad_norm", "gradient norm"),
+        ("param_norm", "norm of the parameters"),
+    )
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        steps = at.first + [s for s in at.last if (view.count(s.get("n")) or 0) > FIRST_STEPS]
-        for step in steps:
-            for field, word in (("loss", "loss"), ("grad_norm", "gradient norm")):
+        before: dict[str, str] = {}
+        for step in steps_of(at):
+            for field, word in self._FIELDS:
                 value = view.number(step.get(field))
-                if value is not None and not math.isfinite(value):
-                    if field == "grad_norm" and _scaled(step):
-                        continue  # a GradScaler meets infinities by design and skips the step
-                    return Sighting(
-                        f"the {word} is {value}",
-                        [f"step {step.get('n')}: {word} {value}"],
-                        "Look for masks filled with a dtype's minimum, a lost clip, or a rate "
-                        "that fits another batch size; compare with the reference at this step.",
-                        threshold="any",
+                if value is None:
+                    continue
+                if math.isfinite(value):
+                    before[field] = (
+                        f"{word} {value:.6g} in step {step.get('n')}, the last finite one"
                     )
+                    continue
+                if field == "grad_norm" and scaled(step):
+                    continue  # a GradScaler meets infinities by design and skips the step
+                evidence = [f"step {step.get('n')}: {word} {value}"]
+                evidence += [before[field]] if field in before else []
+                if low := low_precision(at):
+                    evidence.append(f"parameters in {low}")
+                return Sighting(
+                    f"the {word} is {value}",
+                    evidence,
+                    "Look for masks filled with a dtype's minimum, a lost clip, or a rate "
+                    "that fits another batch size; compare with the reference at this step.",
+                    threshold="any",
+                )
         return None
-
-
-def _scaled(step: JSON) -> bool:
-    return "scaled" in str(step.get("loss_source"))
 
 
 @detector
@@ -140,6 +173,8 @@ class MemoryGrows(Detector):
         """See :meth:`Detector.look`."""
         if not at.xla_seen:  # the lazy graph is what grows here; leaks of other kinds are slower
             return None
+        if unbounded(at):
+            return None  # the graph that nothing ends is what grows: no_step_boundary says so
         values = [
             (n, rss)
             for s in at.last
