@@ -139,6 +139,9 @@ from core.kinds_work import (
     RunOutput as RunOutput,
 )
 from core.kinds_work import (
+    RunResult as RunResult,
+)
+from core.kinds_work import (
     RunResumed as RunResumed,
 )
 from core.kinds_work import (

@@ -151,6 +151,12 @@ def _run_ended(s: SessionState, e: Event, b: ev.RunEnded) -> None:
         s._moment(e, "ended", f"#{run.number} {_how_it_ended(b)}", e.run_id)
 
 
+@handles(ev.RunResult)
+def _run_result(s: SessionState, e: Event, b: ev.RunResult) -> None:
+    if run := s.runs.get(e.run_id):
+        run.result = b
+
+
 def _how_it_ended(b: ev.RunEnded) -> str:
     if b.exit_code is not None:
         return f"exit {b.exit_code}"

@@ -129,7 +129,8 @@ class RunElided(Body):
 
     ``reason`` is ``limit`` (``[recorder] max_output_mb`` was reached) or ``not writable`` (the
     session's file could not be written for a time); ``text`` says it in a sentence. ``records``
-    counts probe records that were lost likewise.
+    counts probe records that were lost likewise. ``last_line`` is what the run had printed last
+    when this was said.
     """
 
     KIND: ClassVar[str] = "run.elided"
@@ -138,6 +139,7 @@ class RunElided(Body):
     reason: str = ""
     text: str = ""
     records: int = 0
+    last_line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,24 @@ class RunEnded(Body):
     max_rss_mb: float = 0.0
     text: str = ""
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Body):
+    """The project's metric of a run, looked for right after the run had ended.
+
+    ``source`` is the line of output or the result file and the place in it, ``how`` the pattern,
+    reader or key that matched and ``text`` what it matched in. ``value`` is null where nothing
+    was found, and ``problem`` then says why in a sentence.
+    """
+
+    KIND: ClassVar[str] = "run.result"
+    name: str
+    value: float | None = None
+    source: str = ""
+    how: str = ""
+    text: str = ""
+    problem: str = ""
 
 
 # --- findings, checks, levels ----------------------------------------------------------------

@@ -18,6 +18,7 @@ from core.events import (
     OperatorDecided,
     RunElided,
     RunEnded,
+    RunResult,
     RunSampled,
     RunStalled,
     RunStarted,
@@ -81,6 +82,7 @@ class Run:
     ended: RunEnded | None = None
     ended_ts_us: int | None = None
     ended_seq: int | None = None
+    result: RunResult | None = None
     lines: RunLines = field(default_factory=RunLines)
     steps: list[JSON] = field(default_factory=list)
     signals: list[JSON] = field(default_factory=list)
