@@ -120,6 +120,15 @@ def ties(model: Mapping[str, Any] | None) -> set[tuple[str, ...]]:
     return {tuple(sorted(map(str, g))) for g in groups if isinstance(g, list) and len(g) > 1}
 
 
+def latest(run: Run, k: str) -> list[JSON]:
+    """The last ``model`` or ``optimizer`` record of each optimizer: a change writes them again."""
+    found: dict[Any, JSON] = {}
+    for i, made in enumerate(records(run, k)):
+        number = count(made.get("optimizer_id"))
+        found[("once", i) if number is None else number] = made
+    return list(found.values())
+
+
 def stale_optimizers(run: Run, reference: Run | None = None) -> list[JSON]:
     """``optimizer`` records that hold tensors of a model that is no longer used.
 
@@ -128,15 +137,16 @@ def stale_optimizers(run: Run, reference: Run | None = None) -> list[JSON]:
     made new ones), or where nothing of a trained model is in the optimizer; and not where the
     ``reference`` run has as many in its optimizer of the same place.
     """
-    model = record(run, "model") or {}
-    here = set(table(model.get("devices")))
-    before = records(reference, "optimizer") if reference else []
+    models = {count(m.get("optimizer_id")): m for m in records(run, "model")}
+    before = latest(reference, "optimizer") if reference else []
     found = []
-    for i, made in enumerate(records(run, "optimizer")):
+    for i, made in enumerate(latest(run, "optimizer")):
         orphaned, total = count(made.get("orphaned")), count(made.get("tensors"))
         if not orphaned:
             continue
-        elsewhere = not set(table(made.get("devices"))) <= here
+        model = models.get(count(made.get("optimizer_id"))) or record(run, "model") or {}
+        here = set(table(model.get("devices")))
+        elsewhere = bool(here) and not set(table(made.get("devices"))) <= here
         nothing = orphaned == total and bool(count(model.get("trainable")))
         same = i < len(before) and count(before[i].get("orphaned")) == orphaned
         if elsewhere or (nothing and not same):

@@ -22,8 +22,11 @@ class ModelOffDevice(Detector):
         """See :meth:`Detector.look`."""
         if not at.wants_xla or at.model is None:
             return None
-        devices = view.table(at.model.get("devices"))
-        off = {d: n for d, n in devices.items() if not view.is_device(d, "xla")}
+        devices: Counter[str] = Counter()
+        for model in view.latest(at.run, "model"):  # one for each optimizer, as of a GAN
+            for name, elements in view.table(model.get("devices")).items():
+                devices[name] += view.count(elements) or 0
+        off = [d for d in devices if not view.is_device(d, "xla")]
         if not off:
             return None
         return Sighting(

@@ -66,7 +66,7 @@ class ClipChanged(Detector):
         elif behind:
             title = "gradients are clipped after the optimizer's step, which is too late"
         else:
-            title = "gradients are no longer clipped"
+            title = "the reference's clipping of gradients is no longer called"
         return Sighting(
             title,
             [

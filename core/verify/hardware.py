@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from core import records_view as view
 from core.body import JSON
 from core.levels import last
@@ -37,7 +39,11 @@ def _stepped(run: Run) -> list[JSON]:
 def device(s: Subject) -> Verdict:
     """Every trained parameter is on an XLA device when the optimizer first steps (L2)."""
     _xla(s)
-    devices = {k: view.count(v) or 0 for k, v in view.table(_model(s.run).get("devices")).items()}
+    _model(s.run)
+    devices: Counter[str] = Counter()
+    for model in view.latest(s.run, "model"):  # one for each optimizer, as of a GAN
+        for name, elements in view.table(model.get("devices")).items():
+            devices[name] += view.count(elements) or 0
     if not devices:
         raise NotRun(f"The probe recorded no device of parameters in run #{s.run.number}.")
     wrong = {k: v for k, v in devices.items() if not view.is_device(k, "xla")}
@@ -112,7 +118,7 @@ def optimizer(s: Subject) -> Verdict:
     ``.to(xla)`` makes new Parameters: an optimizer made before it steps the old ones. A tensor that
     is trained beside the model on purpose is none of them (``records_view.stale_optimizers``).
     """
-    found = view.records(s.run, "optimizer")
+    found = view.latest(s.run, "optimizer")
     if not found or all(view.count(r.get("orphaned")) is None for r in found):
         raise NotRun(f"The probe saw no optimizer with its model in run #{s.run.number}.")
     reference = last(s.state.runs_for("reference"), lambda r: r.ok_exit)

@@ -1,7 +1,7 @@
 """A faithful migration with what real ones have.
 
 Tied weights, tied again after the move and before the optimizer is made; bfloat16 autocast; two
-batches a step; a smaller last batch; a schedule; clipping; ``torch_xla.step()``; MpDeviceLoader;
+batches a step; a smaller last batch; a schedule; clipping; MpDeviceLoader, which ends each step;
 the loss read every tenth step, and an evaluation after each epoch.
 """
 
