@@ -73,6 +73,17 @@ def reads_file(config: Mapping[str, Any]) -> bool:
     return bool(setting(config, "file")) and not setting(config, "pattern")
 
 
+def check_settings(config: Mapping[str, Any]) -> None:
+    """Raises :class:`PilotageError` where pattern or reader of the ``[metric]`` table are none."""
+    if pattern := setting(config, "pattern"):
+        metric_pattern(pattern)
+    reader = setting(config, "reader")
+    if reader and reader not in READERS:
+        raise PilotageError(
+            f"The [metric] reader {reader!r} is not known. Write one of: {', '.join(READERS)}."
+        )
+
+
 def find_metric(lines: Iterable[LogLine | str], config: Mapping[str, Any]) -> MetricReading | None:
     """The last value of the metric in the output, in the unit it was printed in, or ``None``.
 
@@ -81,15 +92,12 @@ def find_metric(lines: Iterable[LogLine | str], config: Mapping[str, Any]) -> Me
     (``nan`` is one) does not count. Where the metric is in a file, output says nothing: ``None``.
     Raises :class:`PilotageError` on a bad pattern and on an unknown reader.
     """
+    check_settings(config)
     if pattern := setting(config, "pattern"):
         return _by_pattern(lines, metric_pattern(pattern))
     if reads_file(config):
         return None
     reader, key, name = (setting(config, k) for k in ("reader", "key", "name"))
-    if reader and reader not in READERS:
-        raise PilotageError(
-            f"The [metric] reader {reader!r} is not known. Write one of: {', '.join(READERS)}."
-        )
     if not (key or name):
         return None
     return _by_reader(lines, reader, key, name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core import records_view as view
-from core.errors import PilotageError
-from core.metric import read_metric
+from core.metric import reads_file
 from core.verify.registry import check
+from core.verify.result import metric_of, shown
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
 TRACEBACK = "Traceback (most recent call last):"
@@ -49,20 +49,25 @@ def steps(s: Subject) -> Verdict:
 
 @check("L0.result")
 def result(s: Subject) -> Verdict:
-    """The metric's pattern matched the output (L0: result produced)."""
+    """The run produced the metric, in its output or its result file (L0: result produced)."""
     config = view.table(s.state.config.get("metric"))
-    if not config.get("pattern"):
-        raise NotRun("No metric pattern is configured: set [metric] pattern.")
-    try:
-        value = read_metric(s.run.lines, config)
-    except PilotageError as error:
-        raise NotRun(str(error)) from error
+    found, problem = metric_of(s.run, config)
     name = str(config.get("name") or "metric")
-    if value is None:
+    if found is None:
+        pattern = config.get("pattern")
         return judged(
-            False, f"no {name} in the output", expected=f"a line that matches {config['pattern']}"
+            False,
+            f"no {name} in the {'result file' if reads_file(config) else 'output'}",
+            expected=f"a line that matches {pattern}" if pattern else f"a value of {name}",
+            evidence={"problem": problem},
         )
-    return judged(True, f"{name} {value:g}", expected=f"a {name}", actual=f"{value:g}")
+    return judged(
+        True,
+        f"{name} {found.value:g}",
+        expected=f"a {name}",
+        actual=f"{found.value:g}",
+        evidence={"read from": shown(found)},
+    )
 
 
 @check("L0.errors")

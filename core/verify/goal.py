@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from core import records_view as view
-from core.errors import PilotageError
 from core.levels import FAIL
-from core.metric import higher_is_better, read_metric
+from core.metric import MetricReading, higher_is_better
 from core.state_parts import Run
 from core.verify.compare import share
 from core.verify.registry import check
+from core.verify.result import metric_of, shown
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
 
@@ -24,9 +24,8 @@ def metric(s: Subject) -> Verdict:
     """
     config = view.table(s.state.config.get("metric"))
     name = str(config.get("name") or "metric")
-    if not config.get("pattern"):
-        raise NotRun("No metric pattern is configured: set [metric] pattern.")
-    ours, theirs = _value(s.reference, config, name), _value(s.run, config, name)
+    of_ours, of_theirs = _found(s.reference, config), _found(s.run, config)
+    ours, theirs = of_ours.value, of_theirs.value
     if not math.isfinite(ours):
         raise NotRun(f"The reference run #{s.reference.number} printed {name} {ours}.")
     worse = ours - theirs if higher_is_better(config) else theirs - ours
@@ -48,19 +47,18 @@ def metric(s: Subject) -> Verdict:
         actual=f"{theirs:g}",
         tolerance=tolerance,
         evidence={
-            "direction": "higher is better" if higher_is_better(config) else "lower is better"
+            "direction": "higher is better" if higher_is_better(config) else "lower is better",
+            "reference read from": shown(of_ours),
+            "read from": shown(of_theirs),
         },
     )
 
 
-def _value(run: Run, config: dict[str, object], name: str) -> float:
-    try:
-        value = read_metric(run.lines, config)
-    except PilotageError as error:
-        raise NotRun(str(error)) from error
-    if value is None:
-        raise NotRun(f"Run #{run.number} printed no {name} that matches the pattern.")
-    return value
+def _found(run: Run, config: dict[str, object]) -> MetricReading:
+    found, problem = metric_of(run, config)
+    if found is None:
+        raise NotRun(problem)
+    return found
 
 
 @check("L3.samples")
