@@ -449,7 +449,7 @@ def _warnings(rest: str, source: str, text: str) -> list[Signal]:
             for name, count in _XRT_ITEM.findall(found["names"])
         ]
     if found := _SLOW.search(rest):
-        seconds = seconds_of(found["time"])
+        seconds = seconds_of(found["time"].rstrip("."))
         metric = modern_name(found["name"])
         return [ProfilerWarning("too slow", text, metric, seconds=seconds, source=source)]
     if found := _NOT_LOWERED.search(rest):
