@@ -83,6 +83,13 @@ def _maybe_counts(value: Any) -> dict[str, int] | None:
     return _counts(value) if isinstance(value, dict) else None
 
 
+def _maybe_texts(value: Any) -> dict[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    pairs = ((_string(k), _text(v)) for k, v in list(value.items())[:MAX_ITEMS])
+    return {name: text for name, text in pairs if text is not None}
+
+
 def _hyperparameter(value: Any) -> Any:
     if isinstance(value, list):
         return [_hyperparameter(x) for x in value[:20]]
@@ -124,13 +131,33 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Hello(Record):
-    """A Python process of the run started with the probe in it."""
+    """A Python process of the run started with the probe in it.
+
+    A second one of the same pid: the process has become another program (``exec``); what follows
+    belongs to that one, and its steps count from 1 again. ``ppid`` is its parent.
+    """
 
     K: ClassVar[str] = "hello"
     version: str = _field(_string)
     python: str = _field(_string)
     argv: tuple[str, ...] = _field(_list(_string))
     mode: str = _field(_string)
+    ppid: int | None = _field(_count)
+
+
+@dataclass(frozen=True, slots=True)
+class RankRecord(Record):
+    """The process (or, with torch_xla's threads, the thread) has learnt its ``rank``.
+
+    ``source`` says from what: ``RANK`` (the environment), ``torch.distributed``, ``torch_xla``
+    (the ordinal) or ``spawn`` (the index of ``torch.multiprocessing.spawn``). ``world`` is the
+    number of ranks, ``local_rank`` the one within the machine, where stated.
+    """
+
+    K: ClassVar[str] = "rank"
+    world: int | None = _field(_count)
+    local_rank: int | None = _field(_count)
+    source: str | None = _field(_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +180,15 @@ class XlaRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class TpuRecord(Record):
+    """``torch_tpu`` was imported; once more with ``devices`` when a model is trained on one."""
+
+    K: ClassVar[str] = "tpu"
+    version: str = _field(_string)
+    devices: tuple[str, ...] | None = _field(_maybe_list(_string))
+
+
+@dataclass(frozen=True, slots=True)
 class MovedRecord(Record):
     """A move of a module (``.to``, ``.cuda``) made new Parameters or lost ties.
 
@@ -170,7 +206,7 @@ class MovedRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord(Record):
-    """The trained model at the first step of an optimizer.
+    """The trained model at the first step of an optimizer: the modules whose parameters it holds.
 
     ``parameters``, ``trainable``, ``dtypes`` and ``devices`` (of trained ones) count elements, a
     shared parameter once; ``tensors`` counts tensors. ``tied`` groups the names of one parameter.
@@ -178,6 +214,7 @@ class ModelRecord(Record):
     """
 
     K: ClassVar[str] = "model"
+    optimizer_id: int | None = _field(_count)
     root: str | None = _field(_text)
     roots: tuple[str, ...] = _field(_list(_string))
     parameters: int | None = _field(_count)
@@ -197,9 +234,12 @@ class OptimizerRecord(Record):
     """An optimizer at its first step; ``devices`` counts elements of what it would update.
 
     ``orphaned``: tensors it holds that belong to no trained module (None: no module was seen).
+    It and the model are written again, under the same ``optimizer_id``, when a later step finds
+    that they have changed: groups added, parameters replaced or frozen.
     """
 
     K: ClassVar[str] = "optimizer"
+    optimizer_id: int | None = _field(_count)
     cls: str | None = _field(_text)
     groups: tuple[dict[str, Any], ...] = _field(_list(_group))
     devices: Mapping[str, int] = _field(_counts)
@@ -209,32 +249,66 @@ class OptimizerRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One call of a clipping function; ``total_norm`` is what it returned (before clipping)."""
+    """One call of a clipping function; ``total_norm`` is what it returned (before clipping).
+
+    ``tensors``: how many it was given. ``scaled``: they were still multiplied by a GradScaler.
+    """
 
     fn: str = _field(_string)
     max_norm: float | None = _field(_number)
     norm_type: float | None = _field(_number)
     total_norm: float | None = _field(_number)
+    tensors: int | None = _field(_count)
+    scaled: bool | None = _field(_flag)
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord(Record):
-    """One optimizer step; None is "not read", never zero.
+    """One optimizer step; None is "not read" or, where ``missing`` says why, not known. Never zero.
 
-    ``signature`` is the order of backward ``B``, clip ``C(max)`` or ``CV(value)``, reduce ``R``,
-    step ``S``, sync ``M``, schedule ``L`` and zero_grad ``Z``. ``loss`` is the sum over the
-    ``backwards`` passes of the step. Norms are 2-norms over the trained parameters;
-    ``grad_norms`` (after clipping) and ``update_norms`` are per tensor, in parity mode only.
-    ``dt`` is in seconds. Compiles, executions, transfers to the host (the probe's own excluded)
-    and ``fallbacks`` by operator are counts of this step, None where the backend counts none.
+    ``n`` counts the steps of all optimizers of one thread, from 1; ``optimizer_n`` those of one
+    of them, which ``optimizer_id`` (1, 2, ... in the order of their first steps in the thread)
+    tells apart. Of an optimizer that wraps another only the outer counts. A step that a
+    GradScaler skipped is none: ``skipped`` is how many it skipped since the step before.
+
+    ``signature`` is the order of backward ``B``, clip ``C(max)``, ``C(max,norm type)`` or
+    ``CV(value)``, reduce ``R`` (several in a row once), change of the gradients by hand ``H``
+    (parity mode only), step ``S``, sync ``M``, schedule ``L`` and zero_grad ``Z``. A closure is
+    noted as its first evaluation.
+
+    ``loss``, by ``loss_source``: ``backward``: the sum over the ``backwards`` passes whose
+    gradients the step used (``losses`` are the single ones where there are several), followed by
+    ``, unscaled`` if a GradScaler multiplied it (this is the loss before that) or ``, scaled`` if
+    the loss before could not be told; ``autograd.grad``: what that was called on; ``step``: what
+    ``optimizer.step`` returned, and ``closure``: the last value of its closure, where there was
+    no backward pass or the closure ran more than once (``closures``). torch's LBFGS returns the
+    loss at the point where its step began.
+
+    Norms are 2-norms over what the optimizer trains: parameters of the modules seen that require
+    a gradient, without those that only another optimizer holds. ``grad_norm`` is before clipping:
+    ``computed``, or returned by a ``clip`` of just these tensors; ``clip, scaled`` is of gradients
+    that a GradScaler had multiplied. ``grad_norm_after`` is what the optimizer got. ``by_hand``
+    (parity mode): they differ without a clip. ``grad_norms`` (after clipping) and
+    ``update_norms`` are per tensor, in parity mode only.
+
+    ``samples``: forwarded in training through the largest of the optimizer's modules since the
+    step before, of whatever optimizer; twice if it was called twice on them, once if a closure
+    repeated them. ``dt`` is in seconds. Compiles, executions, transfers to the host (the probe's
+    own excluded) and ``fallbacks`` by operator are counts of this step, None where the backend
+    counts none.
     """
 
     K: ClassVar[str] = "step"
     n: int | None = _field(_count)
     optimizer: str | None = _field(_text)
+    optimizer_id: int | None = _field(_count)
+    optimizer_n: int | None = _field(_count)
     loss: float | None = _field(_number)
     loss_source: str | None = _field(_text)
+    losses: tuple[float | None, ...] | None = _field(_maybe_list(_number))
     backwards: int | None = _field(_count)
+    closures: int | None = _field(_count)
+    skipped: int | None = _field(_count)
     grad_norm: float | None = _field(_number)
     grad_norm_source: str | None = _field(_text)
     grad_norm_after: float | None = _field(_number)
@@ -242,6 +316,8 @@ class StepRecord(Record):
     clips: tuple[Clip, ...] = field(
         default=(), metadata={"read": _list(lambda value: _build(Clip, value))}
     )
+    by_hand: bool | None = _field(_flag)
+    missing: Mapping[str, str] | None = _field(_maybe_texts)
     signature: str | None = _field(_text)
     groups: tuple[dict[str, Any], ...] = _field(_list(_group))
     param_norm: float | None = _field(_number)
@@ -260,17 +336,45 @@ class StepRecord(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class BeatRecord(Record):
+    """A sign of life of a process that trains and has recorded nothing for 5 s or more.
+
+    ``steps``: optimizer steps done so far. ``since_step_s``: seconds since the last record of a
+    step (None: none yet). ``doing``: ``compile``, ``sync``, ``data``, ``collective``,
+    ``optimizer``, ``backward``, ``checkpoint``, or None where the stack does not tell; ``at``: the
+    program's own line. ``compiles`` begun and ``compile_s`` of those that ended, of the whole
+    process. ``device_mb``: memory of tensors on the device in MiB, where it costs nothing to ask.
+    """
+
+    K: ClassVar[str] = "beat"
+    steps: int | None = _field(_count)
+    since_step_s: float | None = _field(_number)
+    doing: str | None = _field(_text)
+    at: str | None = _field(_text)
+    compiling: bool | None = _field(_flag)
+    compiles: int | None = _field(_count)
+    compile_s: float | None = _field(_number)
+    rss_mb: float | None = _field(_number)
+    device_mb: float | None = _field(_number)
+
+
+@dataclass(frozen=True, slots=True)
 class FinishRecord(Record):
     """A process of the run ended in good order; the counts are its totals.
 
-    ``reason`` is ``exit``, ``exception: NAME`` or ``parity steps reached``. ``eval_last`` are the
-    samples of the last evaluation alone. ``own_*``, ``errors`` and ``dropped`` are the probe's
+    ``reason`` is ``exit``, ``exception: NAME``, ``parity steps reached``, ``os._exit(CODE)`` or
+    ``exec`` (it became another program). ``eval_last`` are the
+    samples of the last evaluation alone. ``backwards`` counts backward passes (many without any
+    ``steps`` are a loop whose updates are not an optimizer's), ``skipped`` steps that a
+    GradScaler skipped. ``own_*``, ``errors`` and ``dropped`` are the probe's
     own cost, failures and unwritten records.
     """
 
     K: ClassVar[str] = "finish"
     reason: str = _field(_string)
     steps: int | None = _field(_count)
+    backwards: int | None = _field(_count)
+    skipped: int | None = _field(_count)
     eval_samples: int | None = _field(_count)
     eval_last: int | None = _field(_count)
     compiles: int | None = _field(_count)
@@ -314,12 +418,15 @@ KINDS: Mapping[str, type[Record]] = {
     cls.K: cls
     for cls in (
         Hello,
+        RankRecord,
         TorchRecord,
         XlaRecord,
+        TpuRecord,
         MovedRecord,
         ModelRecord,
         OptimizerRecord,
         StepRecord,
+        BeatRecord,
         FinishRecord,
         ProbeErrorRecord,
     )

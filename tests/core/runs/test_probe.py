@@ -84,7 +84,7 @@ def test_a_light_run_is_measured_and_not_changed(run: Any, tmp_path: Path, plain
     assert first.grad_norm == pytest.approx(5)
     assert first.grad_norm_source == "clip"
     assert first.grad_norm_after == pytest.approx(1, abs=1e-5)
-    assert first.clips == (Clip("clip_grad_norm_", 1.0, 2.0, 5.0),)
+    assert first.clips == (Clip("clip_grad_norm_", 1.0, 2.0, 5.0, tensors=1),)
     assert first.update_norm == pytest.approx(0.1, abs=1e-5)
     # w becomes (0.94, 1.92)
     assert first.param_norm == pytest.approx((0.94**2 + 1.92**2) ** 0.5, abs=1e-5)
@@ -152,7 +152,7 @@ def test_a_parity_run_reads_everything_and_ends_after_its_steps(run: Any, tmp_pa
     assert first.loss == pytest.approx(2)
     assert (first.loss_source, first.backwards) == ("backward, unscaled", 2)
     assert first.signature == "B B CV(100) S Z"
-    assert first.clips == (Clip("clip_grad_value_", 100.0, None, None),)
+    assert first.clips == (Clip("clip_grad_value_", 100.0, None, None, tensors=1),)
     # Of two equal passes of mean(W W x) at W = I: each element of the gradient is 2 * 2 * 1/2.
     assert first.grad_norm == pytest.approx(4)
     assert first.grad_norm_source == "computed"
@@ -269,7 +269,7 @@ FAULTS = {
         "raise RuntimeError(where)",
     ),
     "no hook can be installed": (
-        "pilotage_probe/torch_hooks.py",
+        "pilotage_probe/wrapping.py",
         "original = getattr(owner, name, None)",
         "raise RuntimeError(name)",
     ),
@@ -295,7 +295,7 @@ def test_a_failing_probe_leaves_the_program_as_it_was(
     "fault",
     [
         ("pilotage_probe/__init__.py", "def start()", "def def"),
-        ("pilotage_probe/writer.py", "os.write(self.fd", "os.write(-1"),
+        ("pilotage_probe/writer.py", "write_bytes(self.fd", "write_bytes(-1"),
     ],
 )
 def test_a_probe_that_can_not_even_start_is_not_noticed(

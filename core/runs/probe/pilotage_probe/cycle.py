@@ -11,23 +11,40 @@ def is_sparse(step):
     return step in SPARSE
 
 
+class Loss:
+    """What one backward pass was called on: a number, a Held, or None and why."""
+
+    __slots__ = ("item", "scaled", "why")
+
+    def __init__(self, item, scaled=None, why=None):
+        self.item, self.scaled, self.why = item, scaled, why
+
+
 class Cycle:
     """From the first backward pass of a step to the one after the step."""
 
     __slots__ = (
-        "lead", "events", "losses", "scaled", "clips", "grads", "grads_after", "grad_norms",
-        "before", "groups", "param_norm", "update_norm", "update_norms", "changed",
-        "norm_elements", "n", "optimizer", "samples", "synced", "end",
+        "lead", "events", "losses", "zeroed", "scaled", "unscaled", "clips", "grads",
+        "grads_after", "grad_norms", "by_hand", "before", "groups", "param_norm", "update_norm",
+        "update_norms", "changed", "norm_elements", "n", "known", "owner", "steppers", "roots",
+        "optimizer", "samples", "skipped", "closures", "closure", "returned", "synced", "end",
+        "abandoned", "why", "wanted", "combined", "grads_before",
     )  # fmt: skip
 
     def __init__(self):
         for name in self.__slots__:
             setattr(self, name, None)
         self.lead, self.events, self.losses, self.clips = [], [], [], []
-        self.synced = False
+        self.zeroed = []  # (id of the optimizer or module, how many losses there were)
+        self.steppers = set()  # ids of the optimizers in this step, nested ones included
+        self.closures = 0  # evaluations of a closure handed to step
+        self.why = {}  # field -> why it is None
+        self.synced = self.abandoned = False
 
     def note(self, token):
-        """Add one event: B, C(x), R, S, M, L or Z."""
+        """Add one event: B, C(x), R, S, M, L, Z or H."""
+        if self.closures > 1 and token != "S":
+            return  # a closure is noted once: how often it is evaluated depends on the numbers
         if token not in ("B", "S") and "B" not in self.events and "S" not in self.events:
             self.lead.append(token)
         elif len(self.events) < MAX_EVENTS:
@@ -46,6 +63,14 @@ class Cycle:
         return " ".join(
             events + [token for token in self.lead if token != "M" and token not in after]
         )
+
+    def counted(self):
+        """The losses whose gradients the step used: those since the last zero_grad that cleared it.
+
+        One of another optimizer, whose step this is not, clears nothing here.
+        """
+        owners = self.steppers | {id(entry.ref()) for entry in self.roots or ()}
+        return self.losses[max([n for owner, n in self.zeroed if owner in owners] or [0]) :]
 
 
 def open_cycle(thread):

@@ -1,5 +1,7 @@
 """What the trained model is: parameters, ties, dtypes, devices."""
 
+import gc
+
 MAX_NAMES = 2000
 LIGHT_ELEMENTS = 16 * 1024 * 1024  # at most this many elements are copied in light mode
 
@@ -106,15 +108,12 @@ def moved(module, before):
     }
 
 
-def watched(pairs, everything):
-    """The trained parameters whose values are read: all, or the first up to a stated budget."""
-    trained = [(name, p) for name, p in unique(pairs) if p.requires_grad]
-    if everything:
-        return trained
-    budget, kept = LIGHT_ELEMENTS, []
-    for name, parameter in trained:
-        if parameter.numel() <= budget:
-            budget -= parameter.numel()
+def budget(pairs):
+    """Of (name, parameter) pairs those that light mode reads: the first up to a stated budget."""
+    left, kept = LIGHT_ELEMENTS, []
+    for name, parameter in pairs:
+        if parameter.numel() <= left:
+            left -= parameter.numel()
             kept.append((name, parameter))
     return kept
 
@@ -142,17 +141,13 @@ HYPERPARAMETERS = (
     "rho",
     "amsgrad",
     "maximize",
+    "max_grad_norm",  # of optimizers that clip by themselves
 )
 
 
-def describe_optimizer(optimizer, roots):
-    """Fields of the record ``optimizer``.
-
-    ``orphaned`` counts tensors it would update that no trained module owns: an optimizer made
-    before the model was moved keeps the old ones and changes nothing that is used.
-    """
-    owned = {id(p) for _, p in named(roots)}
-    groups, devices, orphaned, total = [], {}, 0, 0
+def describe_optimizer(optimizer):
+    """Fields of the record ``optimizer``, but for how many of its tensors are orphaned."""
+    groups, devices, total = [], {}, 0
     for group in optimizer.param_groups:
         entry = {key: number(group[key]) for key in HYPERPARAMETERS if key in group}
         entry["n_tensors"] = len(group["params"])
@@ -162,14 +157,29 @@ def describe_optimizer(optimizer, roots):
             total += 1
             device = str(parameter.device)
             devices[device] = devices.get(device, 0) + parameter.numel()
-            orphaned += id(parameter) not in owned
     return {
         "cls": type(optimizer).__name__,
         "groups": groups[:100],
         "devices": devices,
         "tensors": total,
-        "orphaned": orphaned if roots else None,
     }
+
+
+def owners(torch, roots):
+    """Living modules that have one of these somewhere below them (a look at every object)."""
+    living = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)]
+    found = list(roots)
+    inside = {id(root) for root in roots}
+    grown = True
+    while grown:
+        grown = False
+        for module in living:
+            children = module.__dict__.get("_modules") or {}
+            if id(module) not in inside and any(id(c) in inside for c in children.values()):
+                inside.add(id(module))
+                found.append(module)
+                grown = True
+    return found[len(roots) :]
 
 
 def rates(optimizer):
@@ -191,4 +201,19 @@ def norms(tensors):
     """The 2-norm of each host tensor, in double precision."""
     import torch
 
-    return [float(torch.linalg.vector_norm(tensor.double())) for tensor in tensors]
+    return [float(torch.linalg.vector_norm(_wide(torch, tensor))) for tensor in tensors]
+
+
+def _wide(torch, tensor):
+    if tensor.is_sparse:
+        tensor = tensor.coalesce().values()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.double()
+
+
+def difference(new, old):
+    """What changed a host tensor, in double precision; complex numbers as pairs."""
+    import torch
+
+    return _wide(torch, new) - _wide(torch, old)

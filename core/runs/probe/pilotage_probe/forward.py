@@ -1,0 +1,109 @@
+"""Forward passes: which modules are trained, on how many samples; evaluations; moves of modules."""
+
+import sys
+
+from . import clips, dropout, model, process, reading
+from .closing import clock, start_clock
+from .cycle import is_sparse
+from .threads import current
+
+
+def on_forward(module, args, kwargs):
+    """A module was called from outside any other module."""
+    torch = sys.modules["torch"]
+    thread = current()
+    entry = thread.modules.get(id(module))
+    if entry is None or entry.ref() is not module:
+        entry = thread.seen(module)
+        clips.watch_methods(module)
+    if not entry.elements:
+        return
+    samples = _leading(torch, args) or _leading(torch, tuple(kwargs.values())) or 0
+    if module.training:
+        if torch.is_grad_enabled() or thread.stack:
+            _train(thread, entry, module, samples)
+            return
+        if not thread.backwards:  # a zeroth-order optimizer, or an evaluation before the training
+            _mark(thread, entry)
+            thread.blind[id(module)] = thread.blind.get(id(module), 0) + samples
+            if thread.since is None:
+                start_clock(thread)
+            return
+    entry.eval += samples
+    thread.eval_now += samples
+    if entry.calls and thread.pending is not None and not thread.frozen:
+        thread.frozen = True
+        thread.pending.end = clock()
+
+
+def _mark(thread, entry):
+    if entry.mark != thread.steps:
+        entry.mark = thread.steps
+        entry.start = entry.train
+
+
+def _train(thread, entry, module, samples):
+    if thread.eval_now:
+        thread.eval_last, thread.eval_now = thread.eval_now, 0
+    if not entry.calls:
+        _first(thread, entry, module)
+    entry.calls += 1
+    _mark(thread, entry)
+    if not (thread.stack and thread.open is not None and thread.open.closures > 1):
+        entry.train += samples  # a closure sees the same batch each time it is evaluated
+    if thread.frozen:
+        thread.frozen = False
+        start_clock(thread)
+    elif thread.since is None:
+        start_clock(thread)
+
+
+def settle_blind(thread):
+    """A step came without a backward pass: what ran without gradients was its training."""
+    for key, count in thread.blind.items():
+        entry = thread.modules[key]
+        entry.train += count
+        entry.calls += 1
+    thread.blind = {}
+
+
+def _first(thread, entry, module):
+    if reading.parity():
+        dropout.off_in(module)
+    elif is_sparse(thread.steps + 1):
+        if thread.snapshot is None or thread.snapshot[0] != thread.steps:
+            parameters = [p for _, p in model.budget(reading.trained(None, [entry]))]
+            if reading.lazy(parameters):
+                thread.snapshot = reading.snapshot(thread.steps, parameters)
+
+
+def _leading(torch, values, depth=0):
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.dim():
+                return int(value.shape[0])
+        elif depth < 2 and isinstance(value, (list, tuple)):
+            found = _leading(torch, value, depth + 1)
+            if found:
+                return found
+        elif depth < 2 and isinstance(value, dict):
+            found = _leading(torch, tuple(value.values()), depth + 1)
+            if found:
+                return found
+    return None
+
+
+def before_apply(args, kwargs):
+    """``Module._apply``, on which ``.to()``, ``.cuda()`` and ``.half()`` rest, is about to run."""
+    current().placed = model.placed(args[0])
+
+
+def after_apply(args, kwargs, result):
+    """Say so if the move put other Parameters in place, or untied any."""
+    thread = current()
+    before, thread.placed = thread.placed, None
+    fields = before and model.moved(args[0], before)
+    if fields:
+        for known in thread.known.values():
+            known.stale = True
+        process.write("moved", **fields)

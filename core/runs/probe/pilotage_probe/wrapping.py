@@ -1,0 +1,85 @@
+"""Put a wrapper around a function of the host's that is not noticed from outside.
+
+Each wrapper calls the original exactly once, with the arguments it was given, and lets the
+original's exceptions through. Where torch.compile is tracing, the wrappers are transparent.
+Signature, name and doc string stay the original's (``functools.wraps``).
+"""
+
+import functools
+import types
+
+from . import guard
+from .threads import local
+
+MARK = "_pilotage_probe"
+
+# ``warnings.warn(stacklevel=...)`` passes over frames whose file name holds both of these words
+# (CPython's warnings._is_internal_frame), so a warning still points at the host's own line.
+_FILE = "<pilotage probe, passed over like importlib._bootstrap>"
+
+
+def _never():
+    return False
+
+
+compiling = _never
+
+
+def find_compiling(torch):
+    """Remember how this torch says that torch.compile is tracing."""
+    global compiling
+    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+
+
+def unseen(function):
+    """Decorator: warnings pass over this function's frame when they look for their caller."""
+    function.__code__ = function.__code__.replace(co_filename=_FILE)
+    return function
+
+
+def marked(function):
+    """Whether a function is a wrapper of ours already."""
+    return MARK in getattr(function, "__dict__", ())
+
+
+def wrap(owner, name, kind, before=None, after=None):
+    """Replace ``owner.name``; of nested calls of one ``kind`` only the outermost is observed.
+
+    ``before(args, kwargs)`` may return other ``(args, kwargs)``; ``after(args, kwargs, result)``
+    runs only when the original returned. Errors in either are the probe's own and stop there.
+    """
+    original = getattr(owner, name, None)
+    if original is None or marked(original):
+        return
+    before = before and guard.hook(kind + " before")(before)
+    after = after and guard.hook(kind + " after")(after)
+
+    @functools.wraps(original)
+    @unseen
+    def wrapper(*args, **kwargs):
+        if compiling():
+            return original(*args, **kwargs)
+        try:
+            if guard.busy() or local.nest.get(kind):
+                return original(*args, **kwargs)
+            local.nest[kind] = True
+            try:
+                if before is not None:
+                    args, kwargs = before(args, kwargs) or (args, kwargs)
+                result = original(*args, **kwargs)
+                if after is not None:
+                    after(args, kwargs, result)
+                return result
+            finally:
+                local.nest[kind] = False
+        except BaseException as error:
+            guard.unframe(error)
+            raise
+
+    setattr(wrapper, MARK, original)
+    setattr(owner, name, wrapper)
+
+
+def is_function(value):
+    """Whether a value is a plain function, method or partial, which a wrapper can stand in for."""
+    return isinstance(value, (types.FunctionType, types.MethodType, functools.partial))
