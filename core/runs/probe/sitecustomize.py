@@ -15,12 +15,13 @@ if _os.environ.get("PILOTAGE_PROBE_OUT"):
         import pilotage_probe as _probe
 
         _probe.start()
-    except Exception:  # a broken or unreadable copy of the probe must not cost the run
+    except (Exception, SystemExit):  # a broken or unreadable copy must not cost the run
         pass
 
 
 def _shadowed_spec():
-    from importlib.machinery import PathFinder
+    # Not importlib.util: it loads a dozen modules that a small program never needs.
+    from _frozen_importlib_external import PathFinder
 
     rest = [p for p in _sys.path if _os.path.realpath(p or ".") != _here]
     return PathFinder.find_spec("sitecustomize", rest)
@@ -28,7 +29,7 @@ def _shadowed_spec():
 
 _spec = _shadowed_spec()
 if _spec is not None and _spec.loader is not None:
-    from importlib.util import module_from_spec as _module_from_spec
+    from _frozen_importlib import module_from_spec as _module_from_spec
 
     _module = _module_from_spec(_spec)
     _sys.modules["sitecustomize"] = _module

@@ -14,7 +14,7 @@ Two modes, by ``PILOTAGE_PROBE_MODE``:
     ``PILOTAGE_PROBE_STEPS`` optimizer steps are done. On an XLA device it synchronises by itself.
 """
 
-VERSION = "1"
+VERSION = "2"
 
 
 def start():
@@ -25,15 +25,24 @@ def start():
         process.begin()
         finder.watch("torch", _torch_loaded)
         finder.watch("torch_xla", _torch_xla_loaded)
+        finder.watch("torch_tpu", _torch_tpu_loaded)
 
 
 def _torch_loaded(module):
-    from . import torch_hooks
+    from . import exits, guard, torch_hooks
 
     torch_hooks.install(module)
+    with guard.reporting("hook end"):
+        exits.install()
 
 
 def _torch_xla_loaded(module):
     from . import xla_hooks
 
     xla_hooks.install(module)
+
+
+def _torch_tpu_loaded(module):
+    from . import tpu_hooks
+
+    tpu_hooks.install(module)

@@ -1,7 +1,10 @@
 """What is special to a device backend, behind one small interface.
 
 The records must not care which backend ran: a backend that has no compile counter says None.
+``Backend`` is eager PyTorch; ``xla_backend`` and ``tpu_backend`` are torch_xla and TorchTPU.
 """
+
+import sys
 
 COUNTERS = ("compiles", "compile_s", "executes", "transfers")
 
@@ -14,14 +17,34 @@ class Backend:
     def __init__(self):
         self.own_transfers = 0
         self.own_compiles = 0
+        self.frozen = False  # the process ends in a hurry: nothing may wait for a device
 
     def counters(self):
-        """Totals so far, own transfers excluded, and ``fallbacks`` by operator; or None."""
+        """Totals so far by ``COUNTERS``, own transfers excluded, and ``fallbacks`` by operator.
+
+        None: this backend counts nothing. A single None: not counted, or not looked at this time.
+        """
         return None
+
+    def exact(self):
+        """``counters`` with everything looked at, whatever it costs: for the end of a process."""
+        return self.counters()
+
+    def progress(self):
+        """What a beat may ask from another thread, in the middle of a compile.
+
+        ``compiling`` (None: not known), ``compiles`` and ``compile_s`` so far, ``device_mb``:
+        memory that tensors take on the device, in MiB.
+        """
+        return {"device_mb": _cuda_mb()}
+
+    def lazy(self, tensor):
+        """Whether operations on this tensor are noted down and run later."""
+        return False
 
     def readable(self, tensor):
         """Whether reading ``tensor`` computes nothing that the program has not computed."""
-        return True
+        return not self.frozen or tensor.device.type == "cpu"
 
     def read(self, tensors):
         """Copies of ``tensors`` on the host, detached, never sharing memory with them."""
@@ -37,9 +60,13 @@ class Backend:
         """The hardware behind the backend's device names, or None."""
         return None
 
+    def describe(self, started):
+        """(kind, fields) of a record about the backend, or None; ``started``: it is in use."""
+        return None
+
     def totals(self):
         """Fields of the record ``finish``."""
-        now = self.counters() or {}
+        now = self.exact() or {}
         fields = {name: now.get(name) for name in COUNTERS}
         fields["fallbacks"] = now.get("fallbacks")
         fields["own_transfers"] = self.own_transfers
@@ -47,14 +74,30 @@ class Backend:
         return fields
 
 
+def _cuda_mb():
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_available() or not cuda.is_initialized():
+        return None
+    return round(cuda.memory_allocated() / 1048576, 1)
+
+
 def difference(now, before):
-    """Counters since ``before``; every field None when the backend has none."""
+    """Counters since ``before``; None for what the backend does not count or did not look at."""
     if now is None:
         return dict.fromkeys(COUNTERS + ("fallbacks",))
     before = before or {}
-    delta = {name: now[name] - before.get(name, 0) for name in COUNTERS}
-    delta["compile_s"] = round(delta["compile_s"], 6)
-    old = before.get("fallbacks", {})
-    grown = {op: count - old.get(op, 0) for op, count in now["fallbacks"].items()}
-    delta["fallbacks"] = {op: count for op, count in grown.items() if count}
+    delta = {name: _grown(now.get(name), before.get(name, 0)) for name in COUNTERS}
+    if delta["compile_s"] is not None:
+        delta["compile_s"] = round(delta["compile_s"], 6)
+    delta["fallbacks"] = None
+    if now.get("fallbacks") is not None:
+        old = before.get("fallbacks") or {}
+        grown = {op: _grown(count, old.get(op, 0)) for op, count in now["fallbacks"].items()}
+        delta["fallbacks"] = {op: count for op, count in grown.items() if count}
     return delta
+
+
+def _grown(now, before):
+    if now is None or before is None:
+        return None
+    return now - before if now >= before else now  # the program has set its counters to zero

@@ -2,22 +2,29 @@
 
 A hook that runs while the probe itself is at work (it calls functions that it has wrapped) does
 nothing, so that the probe never observes itself.
+
+What stops here is what the probe did wrong. What belongs to the host passes, wherever it strikes:
+a KeyboardInterrupt, and whatever a signal handler of the host's raises (a time limit, a
+SystemExit on SIGTERM).
 """
 
-import functools
-import threading
-import time
+import os
+import sys
+from _thread import _local as _LocalBase
+from _thread import allocate_lock
+from time import perf_counter
 
 
-class _Local(threading.local):
+class _Local(_LocalBase):
     busy = False
 
 
 _local = _Local()
-_lock = threading.Lock()
+_lock = allocate_lock()
 own_s = 0.0
 errors = 0
 MAX_REPORTED = 20
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 # Replaced by process.begin(); receives (where, error).
 report = None
@@ -29,48 +36,52 @@ def busy():
 
 
 class reporting:
-    """Context: count time as the probe's own; swallow, count and report any Exception.
+    """Context: count time as the probe's own; swallow, count and report what the probe did wrong."""
 
-    KeyboardInterrupt and SystemExit pass: they belong to the host, wherever they strike.
-    """
+    __slots__ = ("nested", "since", "where")
 
     def __init__(self, where):
         self.where = where
 
     def __enter__(self):
         self.nested = _local.busy
+        self.since = perf_counter()
         _local.busy = True
-        self.since = time.perf_counter()
         return self
 
     def __exit__(self, kind, error, traceback):
-        global own_s, errors
-        _local.busy = self.nested
-        with _lock:
-            if not self.nested:
-                own_s += time.perf_counter() - self.since
-            if error is None or not isinstance(error, Exception):
+        global own_s
+        try:
+            if error is None:
                 return False
-            errors += 1
-            count = errors
-        if count <= MAX_REPORTED and report is not None:
-            try:
-                report(self.where, error)
-            except Exception:  # nowhere left to say it; the count in `finish` still does
-                pass
-        return True
+            if not _is_ours(error, traceback):
+                return False
+            count(self.where, error)
+            return True
+        except (MemoryError, RecursionError):  # no room to judge it, or to write it down
+            return isinstance(error, Exception)
+        finally:
+            _local.busy = self.nested
+            if not self.nested:
+                with _lock:
+                    own_s += perf_counter() - self.since
 
 
 def hook(where):
     """Make a function safe to call from host code: None on an error, nothing when busy."""
 
     def decorate(function):
-        @functools.wraps(function)
         def guarded(*args, **kwargs):
             if _local.busy:
                 return None
-            with reporting(where):
-                return function(*args, **kwargs)
+            try:
+                with reporting(where):
+                    return function(*args, **kwargs)
+            except (MemoryError, RecursionError):  # in the wall itself: the host's stack is full
+                _local.busy = False
+            except BaseException as error:  # the host's own; it has not come from this frame
+                unframe(error)
+                raise
             return None
 
         return guarded
@@ -78,8 +89,85 @@ def hook(where):
     return decorate
 
 
+def count(where, error):
+    """Count an error of the probe's own, and report the first ones."""
+    global errors
+    with _lock:
+        errors += 1
+        number = errors
+    if number <= MAX_REPORTED and report is not None:
+        try:
+            report(where, error)
+        except Exception:  # nowhere left to say it; the count in `finish` still does
+            pass
+
+
+# --- whose error is it? ------------------------------------------------------------------------
+
+
+def _is_ours(error, traceback):
+    """Whether the probe is to blame, given that the error came up while it was at work.
+
+    Any Exception is, unless a signal handler raised it. Of the others (KeyboardInterrupt,
+    SystemExit) only one that a ``raise`` statement of ours made: an interrupt has none.
+    """
+    if isinstance(error, Exception):
+        return not _from_signal_handler(traceback)
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    code = traceback.tb_frame.f_code
+    if not code.co_filename.startswith(HERE):
+        return False
+    from opcode import opmap
+
+    return code.co_code[traceback.tb_lasti] == opmap["RAISE_VARARGS"]
+
+
+def _from_signal_handler(traceback):
+    """A handler is known by what Python hands to it: the frame that it interrupted."""
+    above = None
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if above is not None:
+            code = frame.f_code
+            count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)  # *args
+            for name in code.co_varnames[:count]:
+                value = frame.f_locals.get(name)
+                if value is above or (type(value) is tuple and any(v is above for v in value)):
+                    return True
+        above, traceback = frame, traceback.tb_next
+    return False
+
+
+def unframe(error):
+    """Take the caller's frame out of the traceback of the error that it is handling.
+
+    To be followed by a bare ``raise``: the host then reads the traceback it would have read
+    without us. Never raises.
+    """
+    try:
+        rest = error.__traceback__.tb_next
+        error.__traceback__ = rest
+        if sys.version_info < (3, 11):
+            _set_handled(error, rest)
+    except Exception:  # then one line of the traceback shows the probe
+        pass
+
+
+def _set_handled(error, traceback):
+    # Up to 3.10 the interpreter keeps the traceback of the handled error apart from the error,
+    # and only this documented call of the C API reaches it. It takes over three references.
+    import ctypes
+
+    api, given = ctypes.PyDLL(None), ctypes.py_object
+    items = [given(type(error)), given(error), given(traceback)]
+    for item in items:
+        api.Py_IncRef(item)
+    api.PyErr_SetExcInfo(*items)
+
+
 def reset_after_fork():
     """Start counting anew in a forked child, with a lock that no vanished thread holds."""
     global own_s, errors, _lock
-    _lock = threading.Lock()
+    _lock = allocate_lock()
     own_s, errors = 0.0, 0

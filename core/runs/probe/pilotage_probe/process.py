@@ -2,25 +2,37 @@
 
 import atexit
 import os
-import platform
 import sys
-import threading
-import time
+from _thread import get_ident, get_native_id
+from os import O_RDONLY, getpid
+from os import close as _close
+from os import open as _open
+from os import read as _read
+from time import monotonic, time
 
-from . import VERSION, guard, streams
+from . import VERSION, guard
 from .writer import Writer
 
 mode = "light"
 parity_steps = 0
 writer = None
 backend = None  # a backends.Backend once torch is there
+argv = []
+training = {}  # ident -> of threads that run modules: where a beat looks for what they do
+last_write = 0.0  # monotonic time of the last record of any kind
+last_step = None  # and of the last one of a step
+beating = False  # whether a beat need not be started
+_exit = os._exit
 _finished = False
 _greeted = False
+_held = []  # records of a helper (a DataLoader worker), which says nothing until it trains
+# Kinds that say nothing of their own: alone they are no reason for a helper to speak.
+_BACKGROUND = ("hello", "torch", "xla", "tpu", "rank", "beat", "finish")
 
 
 def begin():
     """Read the settings from the environment and greet; called once, at interpreter start."""
-    global mode, parity_steps, writer
+    global mode, parity_steps, writer, argv
     mode = "parity" if os.environ.get("PILOTAGE_PROBE_MODE") == "parity" else "light"
     try:
         parity_steps = max(1, int(os.environ.get("PILOTAGE_PROBE_STEPS", "10")))
@@ -28,51 +40,120 @@ def begin():
         parity_steps = 10
     writer = Writer(os.environ["PILOTAGE_PROBE_OUT"])
     guard.report = report_error
+    argv = _argv()
+    # What multiprocessing starts: workers, and helpers that never train.
+    quiet = any(
+        word == "--multiprocessing-fork" or word.startswith("from multiprocessing.")
+        for word in argv
+    )
     atexit.register(finish, "exit")
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_after_fork)
-    hello()
-    with guard.reporting("streams"):
-        streams.begin(_argv())
+        os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
+    if quiet:
+        _hold(_record("hello", None, _about()))
+    else:
+        hello()
+    if os.environ.get("PILOTAGE_PROBE_SOCKET"):
+        with guard.reporting("streams"):
+            from . import streams
+
+            streams.begin(argv)
 
 
 def hello():
     """Say that this process is watched."""
     global _greeted
     _greeted = True
-    write("hello", version=VERSION, python=platform.python_version(), argv=_argv(), mode=mode)
+    for record in _held:
+        writer.write(record)
+    if not any(record["k"] == "hello" for record in _held):
+        write("hello", **_about())
+    del _held[:]
+
+
+def _about():
+    return {
+        "version": VERSION,
+        "python": sys.version.split()[0],
+        "argv": argv,
+        "mode": mode,
+        "ppid": os.getppid(),
+    }
 
 
 def _argv():
-    try:  # sys.argv is not complete this early
-        with open("/proc/self/cmdline", "rb") as file:
-            raw = file.read(65536)
-        words = [word.decode("utf-8", "replace") for word in raw.rstrip(b"\0").split(b"\0")]
-    except OSError:
-        words = [str(word) for word in getattr(sys, "argv", [])]
+    words = getattr(sys, "orig_argv", None)  # sys.argv is not complete this early
+    if words is None:
+        try:
+            words = [
+                word.decode("utf-8", "replace")
+                for word in _file("/proc/self/cmdline").rstrip(b"\0").split(b"\0")
+            ]
+        except OSError:
+            words = [str(word) for word in getattr(sys, "argv", [])]
     return [word[:500] for word in words[:100]]
 
 
-def rank():
-    """The rank torchrun and accelerate gave this process, or None."""
-    text = os.environ.get("RANK", "")
-    return int(text) if text.isdigit() else None
+def _file(path):
+    fd = _open(path, O_RDONLY)
+    try:
+        return _read(fd, 65536)
+    finally:
+        _close(fd)
+
+
+# --- records ---------------------------------------------------------------------------------
 
 
 def write(kind, **fields):
     """Write one record, with the fields that every record has."""
-    if not _greeted:  # a forked child that turns out to have something to say
+    global last_write, last_step
+    tid = fields.pop("tid", None)
+    if not _greeted:  # a forked child, or a helper
+        if kind in _BACKGROUND:
+            if kind in ("torch", "xla", "tpu"):
+                _hold(_record(kind, tid, fields))
+            return
         hello()
+    record = _record(kind, tid, fields)
+    last_write = record["t"]
+    if kind == "step":
+        last_step = record["t"]
+    writer.write(record)
+
+
+def _record(kind, tid, fields):
+    own = get_native_id()
+    tid = own if tid is None else tid
     record = {
         "k": kind,
-        "pid": os.getpid(),
-        "tid": threading.get_native_id(),
-        "rank": rank(),
-        "t": round(time.monotonic(), 6),
-        "wall": round(time.time(), 6),
+        "pid": getpid(),
+        "tid": tid,
+        "rank": _rank(kind, tid, own),
+        "t": round(monotonic(), 6),
+        "wall": round(time(), 6),
     }
     record.update(fields)
-    writer.write(record)
+    return record
+
+
+def _hold(record):
+    if len(_held) < 20:
+        _held.append(record)
+
+
+def _rank(kind, tid, own):
+    from . import ranks
+
+    try:
+        found = ranks.find(tid, tid == own)
+        if _greeted and kind not in ("hello", "rank") and ranks.news(tid, found):
+            rank, world, source = found
+            write("rank", tid=tid, world=world, local_rank=ranks.local(), source=source)
+        return found[0]
+    except Exception as error:  # then the record is worth more than its rank
+        guard.count("rank", error)
+        return None
 
 
 def report_error(where, error):
@@ -86,7 +167,7 @@ _rss = (0.0, None)  # (when, MiB)
 def rss_mb():
     """Resident memory of this process in MiB, half a second old at most; None without /proc."""
     global _rss
-    now = time.monotonic()
+    now = monotonic()
     if now - _rss[0] > 0.5:
         _rss = (now, _read_rss())
     return _rss[1]
@@ -94,38 +175,90 @@ def rss_mb():
 
 def _read_rss():
     try:
-        with open("/proc/self/statm", "rb") as file:
-            pages = int(file.read().split()[1])
+        pages = int(_file("/proc/self/statm").split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 1048576, 1)
 
 
-def finish(reason):
-    """Write the last step and the totals, once, whoever comes first."""
+# --- training, forks and the end -------------------------------------------------------------
+
+
+def trains():
+    """A thread runs its first module, or its first one since a fork: give beats from now on."""
+    global beating
+    beating = True
+    training[get_ident()] = get_native_id()
+    with guard.reporting("beat"):
+        from . import beat
+
+        beat.ensure()
+
+
+def finish(reason, final=True):
+    """Write the last step and the totals, once, whoever comes first.
+
+    ``final`` False: the process may go on after all, and then finishes again.
+    """
     global _finished
     if _finished or writer is None:
         return
-    _finished = True
+    _finished = final
     with guard.reporting("finish"):
+        _stop_beat()
         totals = {"steps": 0, "eval_samples": 0, "eval_last": 0}
-        if backend is not None:
+        if backend is not None and (_greeted or training):
             from . import steps
 
             totals = steps.close_all()
             totals.update(backend.totals())
-        error = getattr(sys, "last_type", None)  # set when the interpreter printed a traceback
-        if reason == "exit" and error is not None:
-            reason = "exception: %s" % error.__name__
+        if not _greeted:
+            if not totals["steps"] and (not totals["eval_samples"] or _in_worker()):
+                return  # a helper that had nothing to say
+            hello()
         write(
             "finish",
-            reason=reason,
+            reason=_reason(reason),
             own_ms=round(guard.own_s * 1000, 3),
-            errors=guard.errors,
+            errors=guard.errors + _missed(),
             dropped=writer.dropped,
             rss_mb=rss_mb(),
             **totals,
         )
+
+
+def _reason(reason):
+    # sys.last_type is set when the interpreter printed a traceback; a prompt sets it and goes on.
+    error = getattr(sys, "last_type", None)
+    if reason == "exit" and error is not None and not hasattr(sys, "ps1"):
+        return "exception: %s" % error.__name__
+    return reason
+
+
+def _missed():
+    from . import finder
+
+    missed = finder.missed()
+    for name in missed:
+        report_error(
+            "finder",
+            ImportError("%s was imported unseen: sys.meta_path was changed before" % name),
+        )
+    return len(missed)
+
+
+def _in_worker():
+    from . import beat
+
+    return beat.in_worker()
+
+
+def _stop_beat():
+    global beating
+    beat = sys.modules.get(__package__ + ".beat")
+    if beat is not None:
+        beat.stop()
+        beating = False
 
 
 def end_now():
@@ -139,14 +272,23 @@ def end_now():
             stream.flush()
         except Exception:
             pass
-    os._exit(0)
+    _exit(0)
+
+
+def _before_fork():
+    with guard.reporting("fork"):
+        _stop_beat()  # no thread of ours is there to be lost, and Python has none to warn of
 
 
 def _after_fork():
-    global _greeted, _finished
-    _greeted = _finished = False
+    global _greeted, _finished, beating, last_step
+    _greeted = _finished = beating = False
+    last_step = None
+    del _held[:]
+    training.clear()
     guard.reset_after_fork()
     writer.reset()
-    steps = sys.modules.get(__package__ + ".steps")
-    if steps is not None:
-        steps.reset_after_fork()
+    for name in ("steps", "ranks", "beat"):
+        module = sys.modules.get("%s.%s" % (__package__, name))
+        if module is not None:
+            module.reset_after_fork()

@@ -3,14 +3,21 @@
 A line that was written is in the kernel's hands: kill -9 cannot take it back. The host may close
 or reuse our descriptor (daemons close them all), so each write first checks that the descriptor
 still is our file; otherwise the line would end in a file of the host's.
+
+What the host may replace later (``os.write``, ``json.dumps``) is taken at import, before it runs.
 """
 
-import json
 import os
-import threading
+import sys
+from _thread import allocate_lock
+from os import O_APPEND, O_CREAT, O_WRONLY, close, fstat, getpid
+from os import open as open_file
+from os import write as write_bytes
 
 MAX_LINE = 1 << 20  # bytes; a longer record is replaced by one that says so
-MAX_FAILURES = 5  # then give up: a full disk must not cost the host a syscall each step
+MAX_FAILURES = 5  # in a row; then give up: a full disk must not cost the host a syscall each step
+LOCK_S = 1.0  # a thread that was stopped in mid-write must not stop the others
+FLAGS = O_WRONLY | O_APPEND | O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class Writer:
@@ -24,29 +31,34 @@ class Writer:
         """Forget the file: after a fork the child writes to one of its own."""
         self.fd = -1
         self.identity = None
+        self.size = 0
+        self.torn = False  # the last line was cut off by a full disk
         self.failures = 0
         self.dropped = 0
-        self.lock = threading.Lock()
+        self.lock = allocate_lock()
 
     def _ready(self):
         if self.fd >= 0:
             try:
-                now = os.fstat(self.fd)
+                now = fstat(self.fd)
                 if (now.st_dev, now.st_ino) == self.identity:
-                    return
+                    if now.st_nlink:
+                        self.size = now.st_size
+                        return
+                    close(self.fd)  # deleted: nobody will read it
             except OSError:
                 pass
             self.fd = -1  # closed or reused by the host: not ours to close
-        path = os.path.join(self.directory, "%d.jsonl" % os.getpid())
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        fd = os.open(path, flags, 0o600)
+        path = os.path.join(self.directory, "%d.jsonl" % getpid())
+        fd = open_file(path, FLAGS, 0o600)
         if fd <= 2:  # the host runs without standard streams; stay clear of their numbers
             import fcntl
 
             low, fd = fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
-            os.close(low)
-        status = os.fstat(fd)
+            close(low)
+        status = fstat(fd)
         self.fd, self.identity = fd, (status.st_dev, status.st_ino)
+        self.size = status.st_size
 
     def write(self, record):
         """Append one record (a dict) as a line; count it as dropped if that fails."""
@@ -54,14 +66,75 @@ class Writer:
             self.dropped += 1
             return
         try:
-            line = json.dumps(record, separators=(",", ":"), default=str).encode()
+            line = encode(record)
             if len(line) > MAX_LINE:
                 short = {key: record.get(key) for key in ("k", "pid", "tid", "rank", "t", "wall")}
                 short["cut"] = len(line)
-                line = json.dumps(short).encode()
-            with self.lock:
-                self._ready()
-                os.write(self.fd, line + b"\n")
+                line = encode(short)
+            if not self.lock.acquire(True, LOCK_S):
+                raise OSError("the file is being written to")
+            try:
+                self._append(line + b"\n")
+            finally:
+                self.lock.release()
+            self.failures = 0
         except Exception:  # unwritable, full, closed: the host must not notice
             self.failures += 1
             self.dropped += 1
+
+    def _append(self, line):
+        self._ready()
+        if self.torn:
+            line = b"\n" + line
+        if self.size + len(line) > _file_limit():
+            raise OSError("the file may not grow")  # a write would raise SIGXFSZ
+        written = write_bytes(self.fd, line)
+        self.torn = written < len(line)
+        if self.torn:
+            raise OSError("the disk is full")
+
+
+def _file_limit():
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_FSIZE, getrlimit
+    except ImportError:
+        return float("inf")
+    soft = getrlimit(RLIMIT_FSIZE)[0]
+    return float("inf") if soft == RLIM_INFINITY else soft
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+_encoder = None
+
+
+def encode(record):
+    """A record as JSON; what is no JSON value becomes text."""
+    global _encoder
+    if _encoder is None:
+        if "json" not in sys.modules:  # a process without torch is not made to load it
+            return _plain(record).encode()
+        from json import JSONEncoder
+
+        _encoder = JSONEncoder(separators=(",", ":"), default=str).encode
+    return _encoder(record).encode()
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return "{%s}" % ",".join("%s:%s" % (_text(k), _plain(v)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ",".join(_plain(item) for item in value)
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)) and value - value == 0:  # finite
+        return repr(value)
+    return _text(str(value))
+
+
+def _text(text):
+    from _json import encode_basestring_ascii
+
+    return encode_basestring_ascii(text)

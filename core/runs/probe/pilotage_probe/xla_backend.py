@@ -4,11 +4,19 @@
 readable and the program is left alone.
 """
 
+import os
+from time import monotonic
+
 from . import guard
 from .backends import Backend
 
-# Newest name first; torch_xla 2.1 still had the second.
+# Newest name first. torch_xla 2.1 and older say Server.
 FROM_DEVICE = ("TransferFromDeviceTime", "TransferFromServerTime")
+# A metric is handed over with its last 1024 samples, at 80 ns each: with this many the look is
+# no longer free, and is taken at two steps (one difference) of EVERY, or where steps are slow.
+CHEAP_SAMPLES = 300
+EVERY = 20
+SLOW_S = 0.025
 
 
 class XlaBackend(Backend):
@@ -24,6 +32,10 @@ class XlaBackend(Backend):
 
         self.metrics = metrics
         self.sync = None  # the function that ends a graph, as it was before our hooks
+        self.compiled = (-1, 0, 0.0)  # compiles begun, of which ended, seconds; at the last look
+        self.looks = 0
+        self.samples = 0
+        self.looked = 0.0
 
     def _metric(self, *names):
         for name in names:
@@ -32,22 +44,63 @@ class XlaBackend(Backend):
                 return data[0], data[1]
         return 0, 0
 
+    def _counter(self, name):
+        return self.metrics.counter_value(name) or 0
+
     def counters(self):
         """See Backend; compile and execute counts are of the whole process."""
-        _, compile_ns = self._metric("CompileTime")
-        transfers, _ = self._metric(*FROM_DEVICE)
+        now = monotonic()
+        self.looks += 1
+        full = (
+            self.samples < CHEAP_SAMPLES
+            or now - self.looked > SLOW_S
+            or self.looks % EVERY in (0, 1)
+        )
+        self.looked = now
+        return self._look(full)
+
+    def exact(self):
+        """See Backend."""
+        return self._look(True)
+
+    def _look(self, full):
+        begun = self._counter("UncachedCompile")
+        if begun != self.compiled[0] or begun != self.compiled[1]:
+            ended, ns = self._metric("CompileTime")
+            self.compiled = (begun, ended, ns / 1e9)
+        executes = transfers = None
+        if full:
+            executes = self._metric("ExecuteTime")[0]
+            sent = self._metric(*FROM_DEVICE)[0]
+            transfers = sent - self.own_transfers
+            self.samples = executes + sent
         fallbacks = {}
         for name in self.metrics.counter_names():
             # A read of a scalar shows as this fallback; it is one, but not a missing lowering.
             if name.startswith("aten::") and name != "aten::_local_scalar_dense":
-                fallbacks[name] = self.metrics.counter_value(name) or 0
+                fallbacks[name] = self._counter(name)
         return {
-            "compiles": self.metrics.counter_value("UncachedCompile") or 0,
-            "compile_s": compile_ns / 1e9,
-            "executes": self._metric("ExecuteTime")[0],
-            "transfers": transfers - self.own_transfers,
+            "compiles": begun,
+            "compile_s": self.compiled[2],
+            "executes": executes,
+            "transfers": transfers,
             "fallbacks": fallbacks,
         }
+
+    def progress(self):
+        """See Backend. A compile that has begun is counted at once, its time when it has ended."""
+        begun, ended, _ = self.compiled
+        now = self._counter("UncachedCompile")
+        done, ns = self._metric("CompileTime")
+        return {
+            "compiling": None if begun < 0 else now - done > begun - ended,
+            "compiles": now,
+            "compile_s": round(ns / 1e9, 6),
+        }
+
+    def lazy(self, tensor):
+        """See Backend."""
+        return tensor.device.type == "xla"
 
     def readable(self, tensor):
         """Whether the tensor is on the host, or on the device with no pending graph.
@@ -56,7 +109,9 @@ class XlaBackend(Backend):
         ``xla::device_data`` node: that is its value, and reading it compiles nothing.
         """
         if tensor.device.type != "xla":
-            return True
+            return super().readable(tensor)
+        if self.frozen:
+            return False
         for line in self.core._get_xla_tensor_debug_info(tensor).splitlines():
             if line.startswith("IR:"):
                 return line == "IR: None" or "] xla::device_data," in line
@@ -64,21 +119,23 @@ class XlaBackend(Backend):
 
     def read(self, tensors):
         """See Backend; counts what the copies cost as the probe's own."""
+        if not any(tensor.device.type == "xla" for tensor in tensors):
+            return super().read(tensors)
         transfers = self._metric(*FROM_DEVICE)[0]
-        compiles = self.metrics.counter_value("UncachedCompile") or 0
+        compiles = self._counter("UncachedCompile")
         try:
             return super().read(tensors)
         finally:
             self.own_transfers += self._metric(*FROM_DEVICE)[0] - transfers
-            self.own_compiles += (self.metrics.counter_value("UncachedCompile") or 0) - compiles
+            self.own_compiles += self._counter("UncachedCompile") - compiles
 
     def synchronise(self):
         """End the pending graph and run it; the compile it may cause is counted as own."""
-        compiles = self.metrics.counter_value("UncachedCompile") or 0
+        compiles = self._counter("UncachedCompile")
         if self.sync is not None:
             with guard.reporting("synchronise"):
                 self.sync()
-        self.own_compiles += (self.metrics.counter_value("UncachedCompile") or 0) - compiles
+        self.own_compiles += self._counter("UncachedCompile") - compiles
 
     def devices(self):
         """Such as ``['CPU:0']`` or ``['TPU:0', ...]``; starts the runtime, so never ask early."""
@@ -89,3 +146,11 @@ class XlaBackend(Backend):
             if find is not None:
                 return [str(device) for device in find()]
         return None
+
+    def describe(self, started):
+        """See Backend."""
+        return "xla", {
+            "version": str(getattr(self.torch_xla, "__version__", "")),
+            "pjrt_device": os.environ.get("PJRT_DEVICE"),
+            "devices": self.devices() if started else None,
+        }

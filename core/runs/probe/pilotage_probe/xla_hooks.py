@@ -1,10 +1,9 @@
-"""Wrap what torch_xla adds: the functions that end a graph and those that reduce gradients."""
+"""Wrap what torch_xla adds: the end of a graph, and the functions that reduce gradients."""
 
 import atexit
-import os
 import sys
 
-from . import guard, process, steps, torch_hooks
+from . import guard, process, steps, torch_hooks, wrapping
 from .xla_backend import XlaBackend
 
 
@@ -12,33 +11,38 @@ def install(torch_xla):
     """Called once, right after ``import torch_xla``."""
     with guard.reporting("xla backend"):
         process.backend = XlaBackend(torch_xla)
-
-        def describe(started):
-            return {
-                "version": str(getattr(torch_xla, "__version__", "")),
-                "pjrt_device": os.environ.get("PJRT_DEVICE"),
-                "devices": process.backend.devices() if started else None,
-            }
-
-        process.backend.describe = describe
-        process.write("xla", **describe(False))
+        kind, fields = process.backend.describe(False)
+        process.write(kind, **fields)
     with guard.reporting("hook clip"):
         torch_hooks.wrap_clips(sys.modules["torch"])
     with guard.reporting("hook sync"):
-        _wrap_sync(torch_xla)
+        _hook_sync(torch_xla)
+    with guard.reporting("hook xla reduce"):
+        model = sys.modules.get("torch_xla.core.xla_model")
+        if model is not None:
+            wrapping.wrap(model, "reduce_gradients", "R", after=steps.on_reduce)
+            wrapping.wrap(model, "all_reduce", "R", after=steps.on_reduce)
     # torch_xla shuts its runtime down at exit; ours, registered later, runs before that.
     atexit.register(process.finish, "exit")
 
 
-def _wrap_sync(torch_xla):
+def _hook_sync(torch_xla):
     inner = sys.modules.get("torch_xla.torch_xla")
     model = sys.modules.get("torch_xla.core.xla_model")
     process.backend.sync = getattr(torch_xla, "sync", None) or getattr(model, "mark_step", None)
+    # sync() and mark_step() run the closures of the step once the graph is under way. There, and
+    # not around sync itself: torch_xla's own report of what caused a compile reads the Python
+    # frames above the call, and must not find one of ours among them.
+    if hasattr(model, "_run_step_closures"):
+        wrapping.wrap(model, "_run_step_closures", "M", before=_synced)
+        return
     if inner is not None:  # torch_xla.step() and torch_xla.compile() end in this one
-        torch_hooks.wrap(inner, "sync", "M", after=steps.after_sync)
+        wrapping.wrap(inner, "sync", "M", after=steps.after_sync)
     if hasattr(inner, "sync") and getattr(torch_xla, "sync", None) is not None:
         torch_xla.sync = inner.sync
     if model is not None:
-        torch_hooks.wrap(model, "mark_step", "M", after=steps.after_sync)
-        torch_hooks.wrap(model, "reduce_gradients", "R", after=steps.on_reduce)
-        torch_hooks.wrap(model, "all_reduce", "R", after=steps.on_reduce)
+        wrapping.wrap(model, "mark_step", "M", after=steps.after_sync)
+
+
+def _synced(args, kwargs):
+    steps.after_sync(args, kwargs, None)
