@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from core import events as ev
-from core.runs.launcher import Ended, Records, RunHandle
+from core.runs.launcher import Ended, Records, Resumed, RunHandle, Stalled
 from core.runs.records import Malformed, to_json
 
 
@@ -27,6 +27,27 @@ def record_events(item: Records) -> list[ev.Body]:
     return bodies
 
 
+def stall_event(item: Stalled) -> ev.RunStalled:
+    """A run without a sign of life."""
+    return ev.RunStalled(
+        seconds=item.seconds,
+        limit_s=item.limit_s,
+        last_line=item.last_line,
+        last_step=item.last_step,
+        doing=item.doing,
+        alive=item.alive,
+    )
+
+
+def resumed_events(item: Resumed, finding_id: str) -> list[ev.Body]:
+    """A sign of life again; ``finding_id`` is the open finding of the stall, or ``""``."""
+    bodies: list[ev.Body] = [ev.RunResumed(item.seconds)]
+    if finding_id:
+        text = f"The run went on after {item.seconds:.0f} s."
+        bodies.append(ev.FindingResolved(finding_id, text))
+    return bodies
+
+
 async def end_and_drain(handle: RunHandle) -> None:
     """End what is still running where nobody can write it down any more (a log that is lost)."""
     if handle.ended is not None:
@@ -40,7 +61,7 @@ def end_event(item: Ended, why: str) -> ev.RunEnded:
     """The end of a run; ``why`` says by whom it was stopped, where it was."""
     text = item.text
     if item.reason == "stopped" and why:
-        text = why
+        text = f"{why} {item.text}".strip()
     elif item.swept:
         many = "es" * (item.swept > 1)
         text += f"{' ' * bool(text)}It left {item.swept} process{many} running, which were ended."
@@ -51,4 +72,5 @@ def end_event(item: Ended, why: str) -> ev.RunEnded:
         duration_s=item.duration_s,
         max_rss_mb=item.max_rss_mb,
         text=text,
+        cause=item.cause,
     )

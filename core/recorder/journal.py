@@ -34,11 +34,13 @@ class Journal:
         self.state = SessionState()
         self.listeners: list[Callable[[Event], None]] = []
         self._log = log
-        self._note = note
+        self.note = note
         self._waiters: list[tuple[Callable[[SessionState], Any], asyncio.Future[Any]]] = []
         self._version = -1
         self.giving_up = False
         """Whether the recorder ends, so that what can't be stored is tried for 3 s only."""
+        self.runs_on = 0
+        """Runs that go on: none is ended because a disk is full, so nothing gives up meanwhile."""
 
     async def emit(
         self, *bodies: Body, source: str = "recorder", run_id: str = "", tree: str = ""
@@ -46,12 +48,29 @@ class Journal:
         """Store events, all or none, and take them in.
 
         Where the log can't be written it says so in the recorder's own log and tries again for
-        ten minutes, so that a full disk that somebody clears costs nothing. Raises the log's
-        :class:`PilotageError` after that, and at once for a file that is damaged or gone.
+        ten minutes, or as long as a run goes on, so that a full disk that somebody clears costs
+        nothing. Raises the log's :class:`PilotageError` after that, and at once for a file that
+        is damaged or gone.
         """
-        if not bodies:
-            return
         new = [NewEvent(b, source=source, run_id=run_id, tree=tree) for b in bodies]
+        await self.emit_events(*new)
+
+    def store(self, *new: NewEvent) -> None:
+        """Store events, all or none, and take them in; one try.
+
+        Raises the log's :class:`PilotageError`; nothing was stored then.
+        """
+        try:
+            self._log.append(*new)
+        except LostError as err:
+            self.note(f"{len(new)} event{'s' * (len(new) > 1)} lost: {err}")
+            raise
+        self.catch_up()
+
+    async def emit_events(self, *new: NewEvent) -> None:
+        """As ``emit``, for events that are made already."""
+        if not new:
+            return
         begin = time.monotonic()
         tries = 0
         while True:
@@ -59,20 +78,21 @@ class Journal:
                 self._log.append(*new)
                 break
             except LostError as err:
-                self._note(f"{len(new)} event{'s' * (len(new) > 1)} lost: {err}")
+                self.note(f"{len(new)} event{'s' * (len(new) > 1)} lost: {err}")
                 raise
             except PilotageError as err:
                 tries += 1
                 if tries == 1:
-                    self._note(f"The log can't be written, trying again each second: {err}")
+                    self.note(f"The log can't be written, trying again each second: {err}")
                 patience = 3.0 if self.giving_up else PATIENCE_S
-                if time.monotonic() - begin > patience:
-                    self._note(f"Gave up after {tries} tries; {len(new)} events are lost: {err}")
+                waits = self.runs_on and not self.giving_up
+                if not waits and time.monotonic() - begin > patience:
+                    self.note(f"Gave up after {tries} tries; {len(new)} events are lost: {err}")
                     raise
                 # The event ids stay the same, so a try whose answer got lost stores nothing twice.
                 await asyncio.sleep(1.0)
         if tries:
-            self._note(f"The log can be written again after {tries} tries; nothing was lost.")
+            self.note(f"The log can be written again after {tries} tries; nothing was lost.")
         self.catch_up()
 
     def catch_up(self) -> None:
@@ -95,7 +115,7 @@ class Journal:
                 failed = False
             except PilotageError as err:
                 if not failed:
-                    self._note(f"The log can't be read, trying again: {err}")
+                    self.note(f"The log can't be read, trying again: {err}")
                 failed = True
             await asyncio.sleep(POLL_S)
 

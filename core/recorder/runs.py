@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,20 +18,21 @@ from core.findings import detect, resolved
 from core.levels import Criteria
 from core.recorder.budget import over_budget, too_many_attempts
 from core.recorder.command import Command
-from core.recorder.items import end_and_drain, end_event, record_events
+from core.recorder.following import Follower
+from core.recorder.items import end_and_drain
 from core.recorder.jobs import Job, Jobs, RunStopped, until
 from core.recorder.journal import Journal
+from core.recorder.reserve import Reserve
+from core.recorder.run_writer import RunWriter
 from core.recorder.worktree import Worktree
-from core.runs.launcher import Ended, Launcher, Output, Records, RunHandle, RunSpec
+from core.runs.launcher import Launcher, RunSpec
 from core.runs.probe_setup import Mode
+from core.runs.telemetry import Telemetry
 from core.state_parts import Finding, Run
 from core.verify.evaluate import measure
 from core.verify.subject import TELLING, NotRun, Subject
 
 T = TypeVar("T")
-
-DETECT_S = 0.5
-"""Seconds between two looks of the detectors at a run in progress, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class Runs:
         self._dir = session_dir
         self._session_id = session_id
         self._criteria = Criteria.from_json(config.criteria)
+        self._reserve = Reserve(session_dir)
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
         self._jobs = Jobs()
@@ -232,10 +233,18 @@ class Runs:
             state = self._journal.state
             number = len(state.runs) + 1
             run_id = f"r{number}"
-            began = await self._start(plan, number, run_id)
+            writer = RunWriter(self._journal, self._reserve, run_id, plan.tree)
+            self._journal.runs_on += 1
+            try:
+                began = await self._start(plan, number, run_id, job, writer)
+                if began is not None:
+                    await began.follow()
+            finally:
+                self._journal.runs_on -= 1
             if began is None:
+                await writer.finish()
                 return state.runs[run_id]
-            await self._follow(began, plan, run_id, job)
+            await began.finish()
             if plan.cwd == self._worktree.files.cwd:
                 await self._worktree.note_outputs()
             await self._detect(run_id, plan.tree)
@@ -245,7 +254,9 @@ class Runs:
         finally:
             self._lock.release()
 
-    async def _start(self, plan: _Plan, number: int, run_id: str) -> RunHandle | None:
+    async def _start(
+        self, plan: _Plan, number: int, run_id: str, job: Job, writer: RunWriter
+    ) -> Follower | None:
         """Start the run and say so; None where it can't be, which is on record too."""
         config, command = self._config, plan.command
         parity = self._criteria.parity_steps if plan.probe == "parity" else 0
@@ -260,6 +271,7 @@ class Runs:
             probe_steps=parity or 1,
             probe_dir=self._dir / "runs" / run_id,
             time_limit_s=config.recorder.run_limit_s or None,
+            hang_s=config.recorder.hang_s,
         )
         handle, error = None, ""
         try:
@@ -284,11 +296,29 @@ class Runs:
             pid=handle.pid if handle else 0,
             by=plan.by,
         )
-        await self._journal.emit(started, run_id=run_id, tree=plan.tree)
+        try:
+            writer.write(started)
+        except PilotageError:  # the log is lost: nobody would know of the run
+            if handle is not None:
+                await end_and_drain(handle)
+            raise
         if handle is None:
-            end = ev.RunEnded("not started", text=error)
-            await self._journal.emit(end, run_id=run_id, tree=plan.tree)
-        return handle
+            writer.write(ev.RunEnded("not started", text=error))
+            return None
+
+        def look() -> None:
+            writer.write(*self._new_findings(run_id))
+            self._stop_on(plan, run_id, job)
+
+        return Follower(
+            handle,
+            writer,
+            config,
+            job,
+            look=look,
+            stalled=lambda: self._open_finding(run_id, "stalled"),
+            telemetry=Telemetry(plan.cwd, command.python, env=_without_path(command.env)),
+        )
 
     async def _reference_error(self, plan: _Plan) -> str:
         """Why the reference can't be believed: somebody changed its checkout."""
@@ -303,45 +333,17 @@ class Runs:
             f"{', '.join(changed[:5])} differ{'s' * (len(changed) == 1)}. Start a new session."
         )
 
-    async def _follow(self, handle: RunHandle, plan: _Plan, run_id: str, job: Job) -> None:
-        """Write down what the run does until it has ended."""
-
-        async def stop() -> None:
-            await job.stopped.wait()
-            await handle.stop()
-
-        stopper = asyncio.create_task(stop())
-        look_at = time.monotonic() + DETECT_S
-        try:
-            async for item in handle:
-                if isinstance(item, Output):
-                    await self._emit(ev.RunOutput(item.stream, item.lines), plan, run_id)
-                elif isinstance(item, Records):
-                    bodies = record_events(item)
-                    await self._journal.emit(*bodies, run_id=run_id, tree=plan.tree)
-                elif isinstance(item, Ended):
-                    await self._emit(end_event(item, job.text), plan, run_id)
-                    continue
-                if time.monotonic() < look_at:
-                    continue
-                begin = time.monotonic()
-                await self._detect(run_id, plan.tree)
-                self._stop_on(plan, run_id, job)
-                # Looking at a long log takes time: never more than a tenth of it.
-                took = time.monotonic() - begin
-                look_at = time.monotonic() + max(DETECT_S, 9 * took)
-        finally:
-            await end_and_drain(handle)
-            stopper.cancel()
-            await asyncio.gather(stopper, return_exceptions=True)
-
-    async def _emit(self, body: ev.Body, plan: _Plan, run_id: str) -> None:
-        await self._journal.emit(body, run_id=run_id, tree=plan.tree)
-
     async def _detect(self, run_id: str, tree: str) -> None:
+        await self._journal.emit(*self._new_findings(run_id), run_id=run_id, tree=tree)
+
+    def _new_findings(self, run_id: str) -> list[ev.FindingOpened]:
         known = self._journal.state.findings
-        new = [f for f in detect(self._journal.state, run_id) if f.finding_id not in known]
-        await self._journal.emit(*new, run_id=run_id, tree=tree)
+        return [f for f in detect(self._journal.state, run_id) if f.finding_id not in known]
+
+    def _open_finding(self, run_id: str, detector: str) -> str:
+        """The id of a run's finding of one detector, while it is open; else ``""``."""
+        found = self._journal.state.findings.get(f"{run_id}.{detector}")
+        return found.opened.finding_id if found is not None and found.open else ""
 
     def _stop_on(self, plan: _Plan, run_id: str, job: Job) -> None:
         if not plan.stop_on:
@@ -349,6 +351,11 @@ class Runs:
         found = [f for f in self.findings_of(run_id) if f.category == plan.stop_on]
         if found:
             job.stop(f"Stopped by the {plan.by} on {found[0].category}: {found[0].opened.title}.")
+
+
+def _without_path(env: Mapping[str, str]) -> dict[str, str]:
+    """A run's environment for a helper of ours: nothing of the project's is imported there."""
+    return {name: value for name, value in env.items() if name != "PYTHONPATH"}
 
 
 def _has_parity(subject: Subject) -> bool:

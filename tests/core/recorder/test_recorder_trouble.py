@@ -16,8 +16,8 @@ from core import events as ev
 from core.errors import LostError, PilotageError, SessionError
 from core.recorder import Recorder
 from sessions.log import EventLog
-from tests.core.recorder.recording import FOREVER, Console, make, record, recording
-from tests.core.recorder.test_recorder import alive, pending, said
+from tests.core.recorder.recording import Console, make, record, recording
+from tests.core.recorder.test_recorder import pending, said
 
 
 async def test_a_broken_script_fails_the_agent_with_a_sentence(tmp_path: Path) -> None:
@@ -90,23 +90,19 @@ async def test_a_full_disk_that_is_cleared_costs_nothing(
     assert "The disk is full." in trouble and "nothing was lost" in trouble
 
 
-async def test_a_lost_log_ends_the_run_and_says_so(
+async def test_a_disk_that_stays_full_ends_no_run_and_keeps_none_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The run goes to its own end; only then does the recorder give up."""
     monkeypatch.setattr("core.recorder.journal.PATIENCE_S", 0.0)
-    path = make(tmp_path, '[[step]]\nrun = "python forever.py"\n', {"forever.py": FOREVER})
-    seen: list[int] = []
-
-    def full(body: ev.Body) -> bool:
-        if isinstance(body, ev.RunOutput) and any("child" in t for t in body.lines):
-            seen.append(int(body.lines[0].split()[1]))
-        return bool(seen)
-
-    log = FullDisk(path, full, times=10_000)
+    done = tmp_path / "done"
+    code = f"print('x' * 70, flush=True)\nprint(('y' * 99 + chr(10)) * 40000)\nopen({str(done)!r}, 'w')"
+    path = make(tmp_path, "[[step]]\nrun = true\n", {"train.py": code})
+    log = FullDisk(path, lambda body: isinstance(body, ev.RunOutput), times=10_000)
     with pytest.raises(PilotageError, match="disk is full"):
         await asyncio.wait_for(record(path, log=log), 60)
     log.close()
-    assert seen and not alive(seen[0])
+    assert done.exists()
     assert "Gave up" in (path.parent / "recorder.log").read_text()
 
 
