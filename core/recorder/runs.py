@@ -23,6 +23,7 @@ from core.recorder.items import end_and_drain
 from core.recorder.jobs import Job, Jobs, RunStopped, until
 from core.recorder.journal import Journal
 from core.recorder.reserve import Reserve
+from core.recorder.results import ResultWatch
 from core.recorder.run_writer import RunWriter
 from core.recorder.worktree import Worktree
 from core.runs.launcher import Launcher, RunSpec
@@ -234,6 +235,7 @@ class Runs:
             number = len(state.runs) + 1
             run_id = f"r{number}"
             writer = RunWriter(self._journal, self._reserve, run_id, plan.tree)
+            result = ResultWatch(self._config.metric, plan.purpose, plan.cwd)
             self._journal.runs_on += 1
             try:
                 began = await self._start(plan, number, run_id, job, writer)
@@ -245,6 +247,8 @@ class Runs:
                 await writer.finish()
                 return state.runs[run_id]
             await began.finish()
+            found = await result.read(state.runs[run_id])
+            await self._journal.emit(*found, run_id=run_id, tree=plan.tree)
             if plan.cwd == self._worktree.files.cwd:
                 await self._worktree.note_outputs()
             await self._detect(run_id, plan.tree)
