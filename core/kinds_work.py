@@ -146,9 +146,10 @@ class RunElided(Body):
 class RunStalled(Body):
     """The run has printed nothing and made no step for ``seconds`` seconds.
 
-    ``last_line`` and ``last_step`` are its last signs of life, ``doing`` what the probe last said
-    it was at (``compile``), ``limit_s`` the time from which this is said. ``alive`` is true where
-    a compile goes on, so that the run is silent and is not counted as stuck.
+    ``last_line`` and ``last_step`` are its last signs of life, ``doing`` what the probe last saw it
+    do (``compile``, ``data``, ``collective`` ...) and ``at`` at which line of the program;
+    ``limit_s`` is the time from which this is said. ``alive`` is true where a compile goes on, so
+    that the run is silent and is not counted as stuck.
     """
 
     KIND: ClassVar[str] = "run.stalled"
@@ -158,6 +159,7 @@ class RunStalled(Body):
     last_step: int | None = None
     doing: str = ""
     alive: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

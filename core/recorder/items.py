@@ -36,6 +36,7 @@ def stall_event(item: Stalled) -> ev.RunStalled:
         last_step=item.last_step,
         doing=item.doing,
         alive=item.alive,
+        at=item.at,
     )
 
 

@@ -62,6 +62,7 @@ class Stalled:
     last_step: int | None = None
     doing: str = ""
     alive: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,6 +246,9 @@ class RunHandle:
             await asyncio.gather(*others, return_exceptions=True)
         await self._pass_records(last=True)
         await self._streams.close()
+        found = self._stall.look(time.monotonic())
+        if isinstance(found, Resumed):  # silence until now is none that can be ended any more
+            await self._queue.put(found)
         return (self._exited or time.monotonic()) - self._began
 
     async def _status(self, line: bytes) -> None:

@@ -6,16 +6,12 @@ Pure: times are passed in, in seconds of one monotonic clock.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from core.runs.items import Resumed, Stalled
-from core.runs.records import Malformed, Record, StepRecord
+from core.runs.records import BeatRecord, Malformed, Record, StepRecord
 
 BEAT_FRESH_S = 120.0
 """A compile counts as going on for so long after the probe last said so (it says so often)."""
-
-_SAME = frozenset({"pid", "tid", "rank", "t", "wall", "rss_mb", "doing", "since_s", "cpu_s", "seq"})
-"""Fields of a beat that change, or may, although nothing goes on."""
 
 
 class StallWatch:
@@ -33,7 +29,8 @@ class StallWatch:
         self._last_step: int | None = None
         self._doing = ""
         self._doing_at = now
-        self._beats: dict[int | None, dict[str, Any]] = {}
+        self._at = ""
+        self._beats: dict[int | None, tuple[float | None, ...]] = {}
         self._told: Stalled | None = None
         self._resumed: float | None = None
 
@@ -47,7 +44,7 @@ class StallWatch:
         for record in records:
             if isinstance(record, Malformed):
                 continue
-            if _kind(record) == "beat":
+            if isinstance(record, BeatRecord):
                 self._beat(record, now)
                 continue
             if isinstance(record, StepRecord) and record.n is not None:
@@ -72,19 +69,18 @@ class StallWatch:
             self._last_step,
             self._doing,
             compiling,
+            self._at,
         )
         return self._told
 
-    def _beat(self, record: Record, now: float) -> None:
-        doing = getattr(record, "doing", None)
-        self._doing, self._doing_at = doing if isinstance(doing, str) else "", now
-        counts = {
-            name: getattr(record, name)
-            for name in getattr(record, "__dataclass_fields__", {})
-            if name not in _SAME
-        }
-        before = self._beats.get(record.pid)
-        self._beats[record.pid] = counts
+    def _beat(self, beat: BeatRecord, now: float) -> None:
+        self._doing = "compile" if beat.compiling else beat.doing or ""
+        self._at, self._doing_at = beat.at or "", now
+        counts = (beat.steps, beat.compiles, beat.compile_s)
+        before = self._beats.get(beat.pid)
+        self._beats[beat.pid] = counts
+        if beat.steps:
+            self._last_step = max(self._last_step or 0, beat.steps)
         if before is not None and counts != before:
             self._alive(now)
 
@@ -92,7 +88,3 @@ class StallWatch:
         if self._told is not None:
             self._resumed, self._told = now - self._since, None
         self._since = now
-
-
-def _kind(record: Record) -> str:
-    return record.K or str(getattr(record, "kind", ""))

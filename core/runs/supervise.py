@@ -217,6 +217,9 @@ class Supervisor:
 
 
 def _in_child() -> None:
+    # What we ignore the run must not: a Python started with SIGINT ignored knows no Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # should the supervisor itself be killed
 
 
