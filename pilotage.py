@@ -33,7 +33,7 @@ sys.path[:] = [
 import click  # noqa: E402
 
 from core.version import __version__  # noqa: E402
-from tui.commands import machine, records, supervise  # noqa: E402
+from tui.commands import bench, machine, records, supervise  # noqa: E402
 from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
 
 
@@ -74,6 +74,7 @@ for command in (
     records.export,
     records.check,
     records.rebuild,
+    bench.bench,
     machine.doctor,
     machine.recorder,
     machine.screenshots,

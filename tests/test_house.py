@@ -26,7 +26,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("core", "sessions", "tui")
 # Handed to the runs as files, never imported from here.
-NOT_OURS_TO_IMPORT = ("core/demo/project/", "core/runs/probe/")
+NOT_OURS_TO_IMPORT = ("core/bench/programs/", "core/demo/project/", "core/runs/probe/")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 

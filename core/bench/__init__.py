@@ -1,0 +1,1 @@
+"""Measurements that are commands of the product: what the probe costs a run."""
