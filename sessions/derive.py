@@ -7,6 +7,7 @@ what its log says, and an export needs no tables in the file at all.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -169,7 +170,7 @@ def _session(s: SessionState) -> Rows:
 
 
 def _run(r: Run) -> tuple[Any, ...]:
-    b, end = r.started, r.ended
+    b, end, result = r.started, r.ended, r.result
     return (
         r.run_id,
         r.seq,
@@ -192,7 +193,16 @@ def _run(r: Run) -> tuple[Any, ...]:
         end.max_rss_mb if end and r.seconds is not None else None,
         len(r.steps),
         len(r.lines),
+        _not_nan(result.value) if result else None,
+        result.source if result else None,
+        result.how if result else None,
+        result.problem if result else None,
     )
+
+
+def _not_nan(value: float | None) -> float | None:
+    """SQLite keeps no nan: it becomes null there, so it is null in the rows as well."""
+    return None if value is None or math.isnan(value) else value
 
 
 def _attempts(s: SessionState) -> Rows:

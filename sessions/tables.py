@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-DERIVED_VERSION = 1
+DERIVED_VERSION = 2
 """Raised with any change below; a file with another number has its tables made from nothing."""
 
 
@@ -125,6 +125,10 @@ signal | TEXT | name of the signal that ended it
 max_rss_mb | REAL | largest resident memory of its processes, MB
 steps | INTEGER | optimizer steps the probe recorded
 lines | INTEGER | lines of output
+metric | REAL | the project's metric as it was read when the run had ended; null: none was found, or it is nan
+metric_source | TEXT | the line of output or the result file it was read from
+metric_how | TEXT | the pattern, reader or key that matched
+metric_problem | TEXT | why no metric was found
 """,
     ),
     _table(
