@@ -160,8 +160,7 @@ def test_lines_of_the_older_dialect() -> None:
         "pt-xla-profiler: CompileTime too slow: longest instance took 13m05s576ms438.079us. Please",
         "pt-xla-profiler: ExecuteTime too slow: longest instance took 45s000ms000.000us. Please",
         "pt-xla-profiler: Op(s) not lowered: aten::nonzero, aten::sgn.out,  Please open an issue",
-        "pt-xla-profiler: Following metrics too frequent: XrtCompaction (12 counts), "
-        + "XrtTryFreeMemory (40 counts), during 100 steps. Note: XRT metrics follow the TPU.",
+        "pt-xla-profiler: Following metrics too frequent: XrtCompaction (12 counts), XrtEvict (40 counts), during 100 steps.",
         "pt-xla-profiler: something new",
     ]
     found = [s for s in read_xla(lines) if isinstance(s, ProfilerWarning)]
@@ -172,7 +171,7 @@ def test_lines_of_the_older_dialect() -> None:
         ("too slow", "ExecuteTime"),
         ("not lowered", ""),
         ("too frequent", "XrtCompaction"),
-        ("too frequent", "XrtTryFreeMemory"),
+        ("too frequent", "XrtEvict"),
         ("other", ""),
     ]
     assert found[0].per_step == pytest.approx(21 / 11)

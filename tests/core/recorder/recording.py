@@ -35,8 +35,18 @@ while True:
 """
 
 
+METRIC = """\
+name = "acc"
+pattern = 'acc ([0-9.]+)'
+"""
+
+
 def make(
-    tmp_path: Path, script: str, files: dict[str, str] | None = None, config: str = ""
+    tmp_path: Path,
+    script: str,
+    files: dict[str, str] | None = None,
+    config: str = "",
+    metric: str = METRIC,
 ) -> Path:
     """A new session on a project without torch; returns the path of its file."""
     project = tmp_path / "proj"
@@ -54,8 +64,7 @@ command = "python train.py"
 [target]
 command = "python train.py --device xla"
 [metric]
-name = "acc"
-pattern = 'acc ([0-9.]+)'
+{metric}
 [agent]
 script = "agent.toml"
 speed = 0
