@@ -8,9 +8,18 @@ shows it no more.
 from __future__ import annotations
 
 # Importing these modules registers their detectors.
-from core.detectors import lazy, loud, numerics, placement, reference, replicas, training
+from core.detectors import (
+    lazy,
+    loud_kinds,
+    numerics,
+    placement,
+    ranking,
+    reference,
+    replicas,
+    training,
+)
 from core.detectors.base import CATEGORIES as CATEGORIES
-from core.detectors.base import DETECTORS, Detector, Look, Sighting
+from core.detectors.base import DETECTORS, OUTPUT_DETECTORS, Detector, Look, Sighting
 from core.detectors.loud import ErrorDetector
 from core.events import FindingOpened, FindingResolved
 from core.records_view import steps_done
@@ -20,18 +29,24 @@ from core.verify.subject import is_target_run
 
 #: What is nearer to a cause comes first: an error, then learning, then placement, then speed.
 _ORDER = [
-    module.__name__ for module in (loud, training, reference, replicas, placement, numerics, lazy)
+    module.__name__
+    for module in (loud_kinds, training, reference, replicas, placement, numerics, lazy)
 ]
 
 
+def every_detector() -> list[Detector]:
+    """All detectors: of probe records, of errors and of the output."""
+    return [*DETECTORS.values(), *OUTPUT_DETECTORS.values()]
+
+
 def detectors_for(run: Run) -> list[Detector]:
-    """The detectors that apply to a run.
+    """The detectors of errors and of probe records that apply to a run.
 
     An attempt: all. A parity run of the target: the loud ones, as its probe reads and syncs so
     much that rates mean nothing. A run of the reference is the yardstick and is not judged.
     """
     if run.started.purpose == "attempt":
-        return sorted(DETECTORS.values(), key=lambda d: _ORDER.index(type(d).__module__))
+        return sorted(DETECTORS.values(), key=_order)
     if run.started.purpose == "parity" and run.started.of != "reference":
         return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector)]
     return []
@@ -55,7 +70,30 @@ def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
     if any(f.detector == "params_unchanged" for f in found):
         # The same fault seen twice is one finding.
         found = [f for f in found if f.detector != "loss_constant"]
+    if run.started.purpose == "attempt":
+        found += _in_output(at, {f.detector for f in found})
     return found
+
+
+def _in_output(at: Look, known: set[str]) -> list[FindingOpened]:
+    """What the output alone shows beyond what is known: a fault seen by two means is one finding.
+
+    The probe's finding is the more exact one and stays: that of the same name, and those that
+    the output detector names in ``SAME_FAULT``.
+    """
+    seen: ranking.Found = []
+    for detector in ranking.output_detectors():
+        if detector.NAME in known or known.intersection(detector.SAME_FAULT):
+            continue
+        sighting = detector.look(at)
+        if sighting is not None:
+            seen.append((detector, sighting))
+    return [_opened(at.run.run_id, d, s) for d, s in ranking.ranked(seen, at.log)] if seen else []
+
+
+def _order(detector: Detector) -> int:
+    module = type(detector).__module__
+    return _ORDER.index(module) if module in _ORDER else len(_ORDER)
 
 
 def _opened(run_id: str, detector: Detector, sighting: Sighting) -> FindingOpened:

@@ -2,7 +2,8 @@
 
 Exactly one of these speaks for a failed run, the first whose pattern fits. The order matters: an
 ImportError that mentions CUDA is a matter of the environment, an out-of-memory error that
-mentions CUDA one of memory.
+mentions CUDA one of memory. Whether a run failed is known from its exit where Pilotage ran it,
+and read from its text where there is only a log (:mod:`core.detectors.output_ending`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import re
 from functools import cached_property
 from typing import ClassVar
 
-from core.detectors.base import Detector, Look, Sighting, detector
+from core.detectors.base import Detector, Look, Sighting
+from core.detectors.output_ending import ERROR_LINES, Ending
+from core.detectors.output_look import LogLook
 
 TRACEBACK = "Traceback (most recent call last):"
 #: An exception line: ``RuntimeError: ...``, ``torch.OutOfMemoryError: ...``.
@@ -21,6 +24,8 @@ _COMPLAINT = re.compile(r"error|fatal|exhausted|ran out|failed|abort|what\(\)", 
 _FOREIGN = ("site-packages", "/lib/python", "pilotage_probe", "<frozen ")
 #: Lines of output after the last traceback's header that are read for its exception.
 _TAIL = 200
+#: Longest title made of the error's own words.
+_TITLE_CHARS = 120
 
 
 class LastWords:
@@ -43,7 +48,7 @@ class LastWords:
         lines = self.traceback
         for i in range(len(lines) - 1, -1, -1):
             if _EXCEPTION.match(lines[i]) and not lines[i].startswith(" "):
-                return "\n".join(lines[i : i + 20])
+                return "\n".join(lines[i : i + ERROR_LINES])
         # No Python exception (a native abort, a kill): only lines that speak of an error count,
         # not warnings that happened to come last.
         return "\n".join(t for t in lines if _COMPLAINT.search(t) and "Warning" not in t)
@@ -69,16 +74,37 @@ class ErrorDetector(Detector):
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        if not failed(at) or _speaker(at) is not type(self):
+        if not failed(at):
             return None
         words = LastWords(at)
+        if speaker(words.error) is not type(self):
+            return None
         tail = [t for t in words.traceback if t.strip()][-6:]
-        head = words.error.splitlines()[0].strip() if words.error else ""
         return Sighting(
-            title=self.TITLE if self.TITLE else (head[:120] or how_it_ended(at)),
+            title=self._title(words.error) or how_it_ended(at),
             evidence=([f"at {words.place}"] if words.place else []) + tail + [how_it_ended(at)],
             next_step=self.NEXT,
         )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """The same of a saved log, which has only its text to say that it failed."""
+        end = log.ending
+        if end.kind != "error" or speaker(end.error) is not type(self):
+            return None
+        return self.sighting(log, end)
+
+    def sighting(self, log: LogLook, end: Ending) -> Sighting:
+        """What is said of an ending of this kind."""
+        shown = [log.lines[i] for i in end.lines]
+        evidence = [line.text.strip()[:400] for line in shown]
+        numbers = [line.no for line in shown]
+        if end.place:
+            evidence, numbers = [f"at {end.place}", *evidence], [0, *numbers]
+        title = self._title(end.error) or "the run ended with an error"
+        return Sighting(title, evidence, self.NEXT, at=tuple(numbers))
+
+    def _title(self, error: str) -> str:
+        return self.TITLE or (error.splitlines()[0].strip()[:_TITLE_CHARS] if error else "")
 
 
 def failed(at: Look) -> bool:
@@ -99,120 +125,17 @@ def how_it_ended(at: Look) -> str:
     return f"{end.signal or end.reason}" + (f": {end.text}" if end.text else "")
 
 
-def _speaker(at: Look) -> type[ErrorDetector]:
-    error = LastWords(at).error
-    for cls in _ORDER:
-        if cls.PATTERN and re.search(cls.PATTERN, error):
-            return cls
-    return UnknownError
+#: The kinds in the order in which they are tried; filled by :mod:`core.detectors.loud_kinds`.
+KINDS: list[type[ErrorDetector]] = []
 
 
-@detector
-class OutOfMemory(ErrorDetector):
-    """The device's or the host's memory did not suffice."""
+def speaker(error: str) -> type[ErrorDetector]:
+    """The kind an error's words belong to; the last of the kinds takes what no other does.
 
-    NAME, CATEGORY = "out_of_memory", "C6"
-    SOURCE = "public cases hbm_oom and vmem_oom: RESOURCE_EXHAUSTED in memory space hbm or vmem"
-    PATTERN = (
-        r"RESOURCE_EXHAUSTED|Ran out of memory|[Oo]ut of memory|OutOfMemoryError|^MemoryError"
-        r"|can't allocate memory|std::bad_alloc|Exceeded hbm capacity"
-    )
-    TITLE = "out of memory"
-    NEXT = (
-        "Compare the bytes asked for with the device's memory; then a smaller batch with "
-        "accumulation, bf16 where the operator agrees, or rematerialisation."
-    )
-
-
-@detector
-class ImportFailed(ErrorDetector):
-    """A library is missing, or its binary does not fit."""
-
-    NAME, CATEGORY = "import_error", "C1"
-    SOURCE = (
-        "public case import_error (pytorch/xla#8813) and measured on torch_xla 2.9.0: ABI mismatch"
-    )
-    PATTERN = (
-        r"ImportError|ModuleNotFoundError|No module named|undefined symbol"
-        r"|cannot open shared object file|version `?GLIBC|PackageNotFoundError"
-        r"|libtpu.*(?:not found|version)|AttributeError: (?:partially initialized )?module '"
-    )
-    TITLE = "a library is missing or does not fit"
-    NEXT = (
-        "Pin torch and torch_xla to each other (2.9.1 with 2.9.0) and install what is named; "
-        "libraries that need CUDA have no TPU build and have to be replaced."
-    )
-
-
-@detector
-class RestoreFailed(ErrorDetector):
-    """A checkpoint could not be read back."""
-
-    NAME, CATEGORY = "restore_error", "C3"
-    SOURCE = "public case restore_error (huggingface/transformers#4963)"
-    PATTERN = r"don't know how to restore data location|Error\(s\) in loading state_dict"
-    TITLE = "a checkpoint can't be restored"
-    NEXT = "Save tensors after moving them to the CPU, or load with map_location='cpu'."
-
-
-@detector
-class CudaAssumed(ErrorDetector):
-    """The code asked for CUDA where there is none, or mixed devices."""
-
-    NAME, CATEGORY = "cuda_assumed", "C2"
-    SOURCE = "torch's own messages where CUDA is not compiled in or no driver is found"
-    PATTERN = (
-        r"Torch not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
-        r"|CUDA (?:driver|error|unknown error)|libcuda|NCCL|nccl"
-        r"|Invalid device string: 'cuda|Invalid device.*cuda|torch\.cuda|device type.{0,20}cuda"
-        r"|Attempting to deserialize object on a CUDA device|cuda\.is_available\(\) is False"
-        r"|Expected all tensors to be on the same device|Input tensor is not an XLA tensor"
-        r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor"
-    )
-    TITLE = "the code assumes CUDA"
-    NEXT = (
-        "Replace .cuda(), torch.cuda.* and device strings at the place named by the device the "
-        "run was asked for, and move model and batch to the same one."
-    )
-
-
-@detector
-class NotLowered(ErrorDetector):
-    """An operator does not exist on the device."""
-
-    NAME, CATEGORY = "operator_missing", "C5"
-    SOURCE = "torch's dispatcher and XLA's status messages"
-    PATTERN = (
-        r"Could not run 'aten::|not implemented for|NotImplementedError|UNIMPLEMENTED"
-        r"|[Oo]p\(s\) not lowered|is not (?:currently )?supported on the XLA"
-    )
-    TITLE = "an operator is missing on the device"
-    NEXT = "Express it in operators that XLA lowers, or compute this part on the CPU on purpose."
-
-
-@detector
-class LazyError(ErrorDetector):
-    """The lazy-tensor runtime failed."""
-
-    NAME, CATEGORY = "lazy_runtime_error", "C4"
-    SOURCE = "measured on torch_xla 2.9.0: a CPU backward before the first XLA device breaks a later XLA backward"
-    PATTERN = r"device_ready_queues_|torch_xla/csrc|xla::|PjRt|XlaRuntimeError|INTERNAL: "
-    TITLE = "the XLA runtime failed"
-    NEXT = (
-        "Make the XLA device before any backward on the CPU, keep CPU reference and XLA run in "
-        "separate processes, and look at the first error above this one."
-    )
-
-
-@detector
-class UnknownError(ErrorDetector):
-    """Any other error: its own words are the title."""
-
-    NAME = "error"
-    SOURCE = "exit code and last traceback; the operator may give it a category"
-    NEXT = "Read the traceback's last frame of the project; give it a category once it is known."
-
-
-_ORDER: tuple[type[ErrorDetector], ...] = (
-    OutOfMemory, ImportFailed, RestoreFailed, CudaAssumed, NotLowered, LazyError,
-)  # fmt: skip
+    The exception's own line decides if it can, then the lines that follow it.
+    """
+    for words in (error.split("\n", 1)[0], error):
+        for cls in KINDS:
+            if cls.PATTERN and re.search(cls.PATTERN, words):
+                return cls
+    return KINDS[-1]

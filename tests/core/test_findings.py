@@ -12,7 +12,7 @@ import pytest
 from core import events as ev
 from core.body import JSON
 from core.events import FindingOpened
-from core.findings import CATEGORIES, DETECTORS, detect, resolved
+from core.findings import CATEGORIES, DETECTORS, detect, every_detector, resolved
 from tests.core.scene import Scene, healthy, signal, signal_records, step_records
 
 CUDA = (
@@ -81,7 +81,7 @@ def test_every_detector_says_where_its_sign_comes_from() -> None:
         ("ImportError: /x/_XLAC.so: undefined symbol: _ZN5torch8auto", "import_error", "C1"),
         ("ModuleNotFoundError: No module named 'torch_xla'", "import_error", "C1"),
         ("OSError: libcudart.so.12: cannot open shared object file", "import_error", "C1"),
-        ("RuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in hbm", "out_of_memory", "C6"),
+        ("RuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in hbm", "hbm_oom", "C6"),
         ("torch.OutOfMemoryError: CUDA out of memory.", "out_of_memory", "C6"),
         ("RuntimeError: don't know how to restore data location of x", "restore_error", "C3"),
         ("NotImplementedError: Could not run 'aten::foo' with XLA", "operator_missing", "C5"),
@@ -418,4 +418,4 @@ def test_findings_can_be_stored() -> None:
 def test_the_package_has_no_detector_outside_the_registry() -> None:
     folder = Path(__file__).parents[2] / "core" / "detectors"
     declared = sum(p.read_text().count("\n@detector\n") for p in folder.glob("*.py"))
-    assert declared == len(DETECTORS)
+    assert declared == len(every_detector())

@@ -1,0 +1,222 @@
+"""Checkpoints that do not hold what they should, as far as the output shows it."""
+
+from __future__ import annotations
+
+import re
+
+from core.detectors.base import OutputDetector, Sighting, detector
+from core.detectors.output_fields import sizes
+from core.detectors.output_look import Line, LogLook, in_order, quote
+
+_KEYS = re.compile(
+    r"(?:missing|unexpected|unused|unmatched)(?:_| )(?:adapter |lora )?keys?\b|were not used when initializing"
+    r"|were not initialized from the (?:model )?checkpoint|(?:adapter|lora)\S* keys? .{0,40}not (?:found|loaded|matched)"
+    r"|keys? (?:in|of) (?:the )?(?:checkpoint|state_dict|state dict) .{0,40}(?:not|missing|ignored|skipped|unmatched)"
+    r"|\b0 (?:of|/) ?\d+ (?:keys|tensors|weights|parameters)\b.{0,30}(?:load|match|restor)"
+    r"|(?:loaded|matched|restored) 0 (?:of|/) ?\d+",
+    re.IGNORECASE,
+)
+_WRAPPED = re.compile(
+    r"base_model\.model|_fsdp_wrapped_module|_orig_mod|_orig_module|_forward_module|_flat_param|lora_[AB]|(?<![\w.])module\.\w"
+    r"|_checkpoint_wrapped|_fpw_module|\bxla_\w*module|_compiled_|adapter|\bdp_module"
+)
+#: Heads and buffers that differ by right when a pretrained model is given another task.
+_BY_RIGHT = re.compile(r"classifier|\bcls\b|lm_head|pooler|qa_outputs|score|position_ids|\bhead\b|num_batches_tracked|rotary_emb|masked_bias|attn\.bias|fc\.|vocab_projector|vocab_transform|vocab_layer_norm|nsp|seq_relationship|predictions|logit_scale|inv_freq|relative_attention_bias", re.I)  # fmt: skip
+_LISTED = re.compile(r"[\"']([A-Za-z_][\w.]{3,200})[\"']")
+_NONE = re.compile(
+    r"(?:missing|unexpected)[_ ]keys?\W{0,4}(?:=|:)?\s*(?:\[\s*\]|set\(\)|\{\s*\}|none|0\b)|all keys matched|no (?:missing|unexpected)"
+    r"|missing_keys=\[\], unexpected_keys=\[\]",
+    re.IGNORECASE,
+)
+_OWN = re.compile(r"\bat (?:\./|\.\./|/|out|output|checkpoint|ckpt|save|runs?/|exp|results?|work|tmp|model_?out|final|trained|finetun)|checkpoint-\d", re.I)  # fmt: skip
+_SAME_AS_BASE = re.compile(
+    r"(?:identical|equal|the same|same|bit-?identical|unchanged|matches|no different|no difference)\b.{0,60}\b(?:base|pretrained|original|initial|before (?:training|finetuning|fine-tuning)|untrained)\b"
+    r"|\b(?:base|pretrained|original) (?:model|weights|checkpoint)\b.{0,40}\b(?:identical|equal|same|diff\w* ?[:=]? ?0(?:\.0+)?(?:e[+-]?\d+)?\b)"
+    r"|(?:max|mean|l2|abs|total)\S* ?(?:diff\w*|delta|distance|change)\b.{0,40}(?:base|pretrained|initial|before)\w*\W{1,4}0(?:\.0+)?(?:e[+-]?\d+)?(?!\.?\d)"
+    r"|(?:checkpoint|saved|reloaded|adapter|lora\S*)\b.{0,60}\b(?:has no effect|all zeros?|are zero|equals? (?:the )?(?:base|initial|init)|is the base model)"
+    r"|\b0 (?:of|/) ?\d+ (?:tensors|parameters|weights|keys) (?:differ|changed)"
+    r"|(?:checkpoint|weights|parameters) .{0,30}hash .{0,30}(?:unchanged|same as|equals)",
+    re.IGNORECASE,
+)
+_NOT_SAID = re.compile(r"\b(?:not|no longer|isn't|aren't|differs?|different) (?:the )?(?:identical|equal|same)\b|initiali[sz]\w+ from the same", re.I)  # fmt: skip
+
+
+@detector
+class EqualsBase(OutputDetector):
+    """What was saved is, or loads as, the model before the training."""
+
+    NAME, CATEGORY = "checkpoint_equals_base", "C3"
+    SOURCE = (
+        "public cases checkpoint_equals_base (huggingface/transformers#36004, #29659): keys carry a "
+        "wrapper's or adapter's name and are left out at loading. A new head of a pretrained "
+        "model is missing by right, and does not count"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        said = [
+            x
+            for x in log.matching(
+                _SAME_AS_BASE,
+                5,
+                "base",
+                "pretrained",
+                "original",
+                "initial",
+                "init",
+                "before",
+                "untrained",
+                "zero",
+                "no effect",
+                "differ",
+                "changed",
+                "hash",
+            )
+            if not _NOT_SAID.search(x.text)
+        ]
+        lines = [x for x in self._keys(log) if x not in said] + said
+        if not lines:
+            return None
+        evidence, at = quote(in_order(lines))
+        return Sighting(
+            "trained weights are left out when the checkpoint is loaded",
+            evidence,
+            "Unwrap the model before it is saved and compare the saved names, and the sum of one "
+            "trained tensor, with the model in memory.",
+            threshold="any trained weight that is not restored",
+            at=at,
+        )
+
+    @staticmethod
+    def _keys(log: LogLook) -> list[Line]:
+        found = []
+        place = {line.no: i for i, line in enumerate(log.lines)}
+        for line in log.having(
+            "key", "were not", "loaded 0", "matched 0", "restored 0", "0 of", "0/", "0 /"
+        ):
+            text, i = line.text, place[line.no]
+            if not _KEYS.search(text) or (_NONE.search(text) and "['" not in text):
+                continue
+            names = _LISTED.findall(text)
+            for after in log.lines[i + 1 : i + 9]:  # lists may be printed a name a line
+                if names or not re.match(r"^\s*[-\[\"']", after.text):
+                    break
+                names += _LISTED.findall(after.text) or re.findall(
+                    r"^\s*-?\s*([\w.]{4,})", after.text
+                )
+            body = [n for n in names if not _BY_RIGHT.search(n)]
+            wrapped = [n for n in body if _WRAPPED.search(n)]
+            loaded_none = re.search(r"\b0 (?:of|/) ?\d+|(?:loaded|matched|restored) 0", text)
+            own = _OWN.search(text) or "resum" in text or "restor" in text
+            if (
+                wrapped
+                or loaded_none
+                or (body and (own or "_IncompatibleKeys" in text))
+                or (not names and _counts_many(text) and not _NONE.search(text))
+            ):
+                found.append(line)
+        return found[:5]
+
+
+def _counts_many(text: str) -> bool:
+    """Whether a line counts keys that are missing, many of them: ``missing keys: 291``."""
+    m = re.search(r"(?:missing|unexpected)[_ ](?:adapter |lora )?keys?\W{1,4}(\d+)\b|\b(\d+) (?:missing|unexpected) (?:adapter |lora )?keys", text, re.I)  # fmt: skip
+    return bool(m and int(m[1] or m[2]) >= 5)
+
+
+_FILE = re.compile(
+    r"checkpoint|\bckpt\b|\bshards?\b|safetensors|\.(?:pt|pth|bin|ckpt|distcp|msgpack|npz|h5|orbax)\b|pytorch_model|\bsaved?\b|\bsaving\b|\bwrote\b|state_dict|optimizer state",
+    re.IGNORECASE,
+)
+_EXPECTED = re.compile(
+    r"\b(?:expected|should be|instead of|of|vs\.?|but|reference|full model|want(?:ed)?|model (?:is|has|size))\b",
+    re.IGNORECASE,
+)
+_ZERO = re.compile(
+    r"(?<![\w.])0(?:\.0+)?\s?(?:bytes|byte|[KMGT]i?B|B)\b|\bzero[- ]?(?:bytes?|length|size)|\b(?:is|are|was|were) empty\b|\bempty (?:shards?|files?|checkpoint)|size\W{1,3}0\b",
+    re.IGNORECASE,
+)
+_LS = re.compile(
+    r"^[-l][rwx-]{9}\S?\s+\d+\s+\S+\s+\S+\s+(\d+)\s+.*?(\S+)$|^(\d+(?:\.\d+)?[KMGT]?)\s+(\S+)$"
+)
+_WORDS = (
+    "checkpoint", "ckpt", "shard", "safetensors", ".pt", ".bin", ".distcp", ".msgpack", ".npz", ".h5",
+    "orbax", "pytorch_model", "save", "saving", "wrote", "state",
+)  # fmt: skip
+_BIG_FILE = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|msgpack|npz|h5)\b|shard", re.I)
+_SMALL_BY_RIGHT = re.compile(r"memory|ram|hbm|gpu|cache|download|dataset|batch|usage|log|event|loss|free|speed|/s\b", re.I)  # fmt: skip
+
+
+@detector
+class CheckpointTooSmall(OutputDetector):
+    """A checkpoint's files are empty or smaller than the model."""
+
+    NAME, CATEGORY = "checkpoint_size", "C3"
+    SOURCE = (
+        "public cases checkpoint_size (huggingface/transformers#32310: 1.1 GB of 8.8; pytorch/xla#7118: "
+        "0 bytes). Ours: less than 90 % of what the log expects, shards of one checkpoint that "
+        "differ 10 times, or an empty file"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        lines = self._empty(log) or self._short(log) or self._uneven(log)
+        if not lines:
+            return None
+        evidence, at = quote(lines)
+        return Sighting(
+            "a checkpoint is empty or smaller than the model",
+            evidence,
+            "Let every process take part in saving, and gather the full state before one of "
+            "them writes it; then load it and compare one tensor.",
+            threshold="empty, or less than 90 % of the size expected",
+            at=at,
+        )
+
+    @staticmethod
+    def _empty(log: LogLook) -> list[Line]:
+        found = []
+        for line in log.having(*_WORDS):
+            text = line.text
+            listed = _LS.match(text.strip())
+            if listed:
+                size, name = (listed[1] or listed[3]), (listed[2] or listed[4])
+                if _BIG_FILE.search(name) and size.strip("KMGT") in ("0", "0.0"):
+                    found.append(line)
+            elif _FILE.search(text) and _ZERO.search(text) and not _SMALL_BY_RIGHT.search(text):
+                found.append(line)
+        return found
+
+    @staticmethod
+    def _short(log: LogLook) -> list[Line]:
+        for line in log.having(*_WORDS):
+            text = line.text
+            if not _FILE.search(text) or _SMALL_BY_RIGHT.search(text):
+                continue
+            found = sizes(text)
+            if len(found) < 2:
+                continue
+            (size, _, at), (other, _, then) = found[0], found[1]
+            between = text[at:then]
+            if "expected" in text[:at].lower() and not _EXPECTED.search(between):
+                size, other = other, size
+            elif not _EXPECTED.search(between) and "/" not in between:
+                continue
+            if size < 0.9 * other:
+                return [line]
+        return []
+
+    @staticmethod
+    def _uneven(log: LogLook) -> list[Line]:
+        """Shards of one checkpoint, by their names, whose sizes are far apart."""
+        shards: dict[str, list[tuple[float, Line]]] = {}
+        for line in log.having(*_WORDS):
+            m = re.search(r"(\S*?(?:rank|shard|host|process|__)\D{0,2})(\d+)\D\S*", line.text)
+            found = sizes(line.text)
+            if m and found and _FILE.search(line.text) and not _SMALL_BY_RIGHT.search(line.text):
+                shards.setdefault(re.sub(r"\d+", "", m[1]), []).append((found[0][0], line))
+        for items in shards.values():
+            largest, smallest = max(items, key=lambda x: x[0]), min(items, key=lambda x: x[0])
+            if len(items) >= 2 and smallest[0] < 0.1 * largest[0]:
+                return [largest[1], smallest[1]]
+        return []

@@ -1,0 +1,364 @@
+"""What grows, slows down or stops: graphs, step times, memory, output itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from functools import lru_cache
+
+from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
+from core.detectors.output_fields import Field, clock
+from core.detectors.output_look import Line, LogLook, Row, quote
+from core.detectors.output_series import series
+
+_GRAPH = re.compile(r"\b(?:graph|ir|hlo)\b.{0,12}\b(?:size|nodes?|ops?|instructions?|length)\b|tensorsgraphsize|num nodes|pending (?:ir|ops)|live tensors")  # fmt: skip
+
+
+@detector
+class GraphGrows(OutputDetector):
+    """The traced graph is larger in each step."""
+
+    NAME, CATEGORY = "graph_growth", "C4"
+    SOURCE = (
+        "public case graph_growth (pytorch/xla#1155): sizes spread evenly from 812 to 18233. A graph of "
+        "one step has one size; evenly spread ones, or 4 growing readings that double, are ours"
+    )
+    SAME_FAULT = ("no_step_boundary",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = self._spread(log)
+        if found is None:
+            for growing in series(log, lambda key: bool(_GRAPH.search(key)), 3):
+                values = growing.values
+                rising = all(b > a for a, b in itertools.pairwise(values))
+                if rising and values[0] > 0 and values[-1] >= 2 * values[0]:
+                    found = quote(growing.readings)
+                    break
+        if found is None:
+            return None
+        evidence, at = found
+        return Sighting(
+            "the graph grows from step to step",
+            evidence,
+            "Call torch_xla.sync() once a step, and detach what is kept across steps (hidden "
+            "state, running sums).",
+            threshold="sizes spread evenly over a factor of 3, or doubled while growing",
+            at=at,
+        )
+
+    @staticmethod
+    def _spread(log: LogLook) -> tuple[list[str], tuple[int, ...]] | None:
+        found = log.xla.metrics.get("TensorsGraphSize")
+        if found is None or (found[1].total_samples or 0) < 2 * MIN_STEPS:
+            return None
+        by = dict(found[1].percentiles)
+        low, mid, high = by.get(1), by.get(50), by.get(99)
+        if low is None or mid is None or high is None or high < 3 * max(low, 1):
+            return None
+        # Even: the middle and, where printed, the fifths lie where a steady growth puts them.
+        for share, value in ((0.2, by.get(20)), (0.5, mid), (0.8, by.get(80))):
+            if value is not None and abs(value - (low + share * (high - low))) > 0.15 * (
+                high - low
+            ):
+                return None
+        return [found[1].text], (found[0],)
+
+
+_STEP_TIME = re.compile(
+    r"\b(?:step|iter(?:ation)?|batch|update) ?(?:time|duration|latency)\b|\b(?:time|s|sec|seconds|ms) ?(?:/|per) ?(?:step|iter(?:ation)?|batch|it|update)\b"
+    r"|^(?:avg |mean )?dt$|\bstep dt\b"
+)
+_SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
+_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline)\b|\b(after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
+#: A step that takes so many times as long as before is another step. Ours.
+SLOWER = 2.0
+
+
+@detector
+class StepsSlowDown(OutputDetector):
+    """Steps take longer than they did before."""
+
+    NAME, CATEGORY = "step_time_regression", "C4"
+    SOURCE = (
+        "public case step_time_regression (pytorch/pytorch#74424): 3.1 times as long after loading the "
+        "optimizer. Ours: twice as long, by a label or in the last third of 9 readings"
+    )
+    SAME_FAULT = ("recompile", "transfer_per_step", "no_step_boundary", "compile_too_slow")
+    MEASURED = ("dt",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = self._labelled(log) or self._drift(log)
+        if found is None:
+            return None
+        shown, ratio = found
+        evidence, at = quote(shown)
+        return Sighting(
+            f"steps take {ratio:.1f} times as long as before",
+            evidence,
+            "Compare transfers and compilations per step before and after: an optimizer's step "
+            "counter that became a device tensor, or a graph that grows, does this.",
+            threshold=f"{SLOWER:g} times as long",
+            at=at,
+        )
+
+    @staticmethod
+    def _labelled(log: LogLook) -> tuple[list[Line], float] | None:
+        before: tuple[float, Line] | None = None
+        for r in log.readings(lambda _: True, _is_step_time):
+            label = _LABEL.search(r.row.text)
+            value = _seconds(r.row, r.field)
+            if label is None or value is None:
+                continue
+            if label[1]:
+                before = before or (value, r.row.line)
+            elif before and value >= SLOWER * before[0]:
+                return [before[1], r.row.line], value / before[0]
+        return None
+
+    @staticmethod
+    def _drift(log: LogLook) -> tuple[list[Line], float] | None:
+        times = series(log, lambda _: True, 9, _is_step_time)
+        for found in times:
+            values = [v for r in found.readings if (v := _seconds(r.row, r.field)) is not None]
+            third = len(values) // 3
+            # The first steps compile and are slow: a healthy run gets faster, never slower.
+            early, mid, late = (statistics.median(values[i * third : (i + 1) * third]) for i in range(3))  # fmt: skip
+            if early > 0 and late >= SLOWER * early and late >= mid >= early and min(values[-third:]) > 1.5 * early:  # fmt: skip
+                ends = [found.readings[0], found.readings[len(values) // 2], found.readings[-1]]
+                return [r.row.line for r in ends], late / early
+        return None
+
+
+def _is_step_time(row: Row, field: Field) -> bool:
+    return _seconds(row, field) is not None
+
+
+@lru_cache(maxsize=2048)
+def _kind(key: str, unit: str) -> str:
+    if _STEP_TIME.search(key) or unit in (
+        "s/it",
+        "s/step",
+        "s/iter",
+        "ms/step",
+        "ms/it",
+        "s/batch",
+    ):
+        return "time"
+    if unit in ("it/s", "steps/s", "step/s", "samples/s", "tokens/s"):
+        return "speed"
+    if _SPEED.search(key) and "lr" not in key and "learning" not in key and "drop" not in key:
+        return "speed"
+    return ""
+
+
+def _seconds(row: Row, field: Field) -> float | None:
+    """Seconds (or another unit of time) per step that a number says; a speed is turned over."""
+    if not math.isfinite(field.value) or field.value <= 0 or row.evaluation:
+        return None
+    unit = field.unit.lower()
+    kind = _kind(field.key, unit)
+    if kind == "time":
+        return field.value * (1e-3 if unit.startswith("ms") else 1.0)
+    return 1 / field.value if kind == "speed" else None
+
+
+_MEMORY = re.compile(r"\b(?:rss|memory|mem|ram|vmrss|maxrss|resident)\b")
+_OTHER_MEMORY = re.compile(r"\b(?:gpu|hbm|cuda|device|vram|alloc\w*|reserved|peak|max|limit|total|available|avail|free|swap|shared|cached|buffers?|budget|saved|needed|required|per|bandwidth|cache)\b")  # fmt: skip
+_FACTOR = {"b": 2.0**-20, "bytes": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
+
+
+@detector
+class MemoryGrows(OutputDetector):
+    """The host's memory grows from step to step."""
+
+    NAME, CATEGORY = "rss_slope", "C4"
+    SOURCE = (
+        "public case rss_slope (pytorch/xla#4863: 0.5 to 13.8 in two steps, then killed). Ours: at least "
+        "doubled and 256 MiB more, growing in both halves, over 6 readings (3 if it was killed)"
+    )
+    SAME_FAULT = ("rss_slope", "no_step_boundary")
+    MEASURED = ("rss_mb",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        killed = bool(log.having("kill", "137", "signal 9", "oom")) and log.ending.kind == "killed"
+        for found in series(log, _is_memory, 3 if killed else 6, _has_size):
+            values = [r.value * _FACTOR.get(r.field.unit.lower()[:1], 1.0) for r in found.readings]
+            if not self._grows(values, any(r.field.unit for r in found.readings)):
+                continue
+            shown = [found.readings[0], found.readings[len(values) // 2], found.readings[-1]]
+            lines = [r.row.line for r in shown]
+            if killed:
+                lines += [log.lines[i] for i in log.ending.lines]
+            evidence, at = quote(lines)
+            return Sighting(
+                "host memory grows from step to step"
+                + (" until the kernel kills the run" if killed else ""),
+                evidence,
+                "Call torch_xla.sync() once a step, and keep no lazy tensors across steps (sum "
+                "losses as floats read every few steps).",
+                threshold="doubled, and growing in both halves",
+                at=at,
+            )
+        return None
+
+    @staticmethod
+    def _grows(values: list[float], known_unit: bool) -> bool:
+        first, last = values[0], values[-1]
+        middle = values[len(values) // 2]
+        rises = sum(b > a for a, b in itertools.pairwise(values))
+        grown = last - first
+        return (
+            first > 0
+            and last >= 2 * first
+            and (not known_unit or grown >= 256)
+            and last - middle >= 0.2 * grown
+            and rises >= 0.75 * (len(values) - 1)
+        )
+
+
+def _is_memory(key: str) -> bool:
+    return bool(_MEMORY.search(key) and not _OTHER_MEMORY.search(key))
+
+
+def _has_size(_: Row, field: Field) -> bool:
+    return field.unit != "%" and math.isfinite(field.value)
+
+
+@detector
+class KilledByKernel(OutputDetector):
+    """The kernel ended the run without a word of the program: the host ran out of memory."""
+
+    NAME, CATEGORY = "host_killed", "C6"
+    SOURCE = "the shell's and the kernel's words for SIGKILL; the OOM killer raises no error"
+    SAME_FAULT = ("rss_slope", "no_step_boundary", "error")
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        if not log.having("kill", "137", "signal 9", "oom") or log.ending.kind != "killed":
+            return None
+        evidence, at = quote(log.lines[i] for i in log.ending.lines)
+        return Sighting(
+            "the process was killed: most likely the host ran out of memory",
+            evidence,
+            "Look at the kernel's log (dmesg) for the OOM killer, and at memory per step: fewer "
+            "processes and workers, or load the weights once and share them.",
+            threshold="any SIGKILL",
+            at=at,
+        )
+
+
+_SAID = re.compile(
+    r"\bno (?:further|more|other|new) (?:output|logs?|lines|progress|steps?|messages)\b|\bno (?:output|progress|activity|step|heartbeat|log) (?:for|since|after|in)\b"
+    r"|\b(?:never|does not|doesn't|did not|didn't) (?:finish|return|complete|progress|end|terminate|move|advance|proceed)\w*\b"
+    r"|\b(?:hangs?|hung|hanging|stuck|frozen|freezes|deadlock(?:ed)?|stalled|stalls|unresponsive)\b"
+    r"|\bno (?:progress|response)\b|\bstill (?:waiting|running|compiling|at step)\b.{0,40}\d|\bwait(?:ing|ed) .{0,60}(?:forever|for (?:more than |over )?\d+ ?(?:min|h|s\b|sec))"
+    r"|watchdog .{0,60}(?:no progress|timed? ?out|stall)|initialization is taking more than \d"
+    r"|not making progress|\bstep \d+ .{0,20}timed out",
+    re.IGNORECASE,
+)
+_SAID_NOT = re.compile(
+    r"\b(?:avoid|prevent|disabl|could|may|might|if|whether|fix|detect|known to|in case|can cause|would|should|otherwise|to not)\w*\b"
+    r"|\bTOKENIZERS_PARALLELISM\b|timeout=",
+    re.IGNORECASE,
+)
+_STAMP = re.compile(r"(?<!\d)(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d\d):(\d\d):(\d\d)(?!\d|:)")
+_STILL = re.compile(r"\b0/(\d+) \[((?:\d+:)?\d+:\d\d)<\?|\b\d+/\d+ \[[\d:]+<[^\]]{1,40}, (\d{4,}(?:\.\d+)?)s/(?:it|step|batch)")  # fmt: skip
+_WAITS = re.compile(r"mark_step|torch_xla\.sync|wait_device_ops|rendezvous|all_reduce|barrier|_run_step_closures|mesh_reduce|block_until_ready")  # fmt: skip
+#: Seconds without a step that are no pause any more. Ours.
+STILL_S = 1800.0
+
+
+@detector
+class Stalled(OutputDetector):
+    """The run goes on and gets nowhere."""
+
+    NAME, CATEGORY = "stall", "C4"
+    SOURCE = (
+        "public cases stall (pytorch/xla#2847, #3203): no step after the first. Ours: half an hour "
+        "without a step, or a last gap between time stamps of 10 minutes and 20 times the usual"
+    )
+    SAME_FAULT = ("recompile", "no_step_boundary", "transfer_per_step", "compile_too_slow")
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        lines = self._said(log) or self._bar(log) or self._gap(log) or self._interrupted(log)
+        if not lines:
+            return None
+        evidence, at = quote(lines)
+        return Sighting(
+            "the run stalls: no step for a long time",
+            evidence,
+            "Look with py-spy dump where it waits; a loop traced into one graph, or a collective "
+            "that not every replica reaches, are the usual causes.",
+            threshold=f"said by the log, or {STILL_S / 60:g} min without a step",
+            at=at,
+        )
+
+    @staticmethod
+    def _said(log: LogLook) -> list[Line]:
+        found = log.matching(
+            _SAID,
+            20,
+            "no ",
+            "never",
+            " not ",
+            "n't",
+            "hang",
+            "hung",
+            "stuck",
+            "fr",
+            "dead",
+            "stall",
+            "still",
+            "wait",
+            "watchdog",
+            "initializ",
+            "timed",
+            "unresp",
+        )
+        return [x for x in found if len(x.text) < 300 and not _SAID_NOT.search(x.text)]
+
+    @staticmethod
+    def _bar(log: LogLook) -> list[Line]:
+        for line in reversed(log.having("<")):
+            if "[" not in line.text:
+                continue
+            m = _STILL.search(line.text)
+            if m:
+                slow = m[3] is not None and float(m[3]) >= STILL_S
+                return [line] if slow or (m[2] and clock(m[2]) >= STILL_S) else []
+            if "it/s]" in line.text or "s/it]" in line.text:
+                return []
+        return []
+
+    @staticmethod
+    def _gap(log: LogLook) -> list[Line]:
+        stamps = []
+        for line in log.lines:
+            if m := _STAMP.search(line.text[:80]):
+                day = (int(m[1]) * 372 + int(m[2]) * 31 + int(m[3])) * 86400 if m[1] else 0
+                stamps.append((line, day + int(m[4]) * 3600 + int(m[5]) * 60 + int(m[6])))
+        gaps = [b[1] - a[1] for a, b in itertools.pairwise(stamps)]
+        gaps = [g + 86400 if g < -43200 else g for g in gaps]
+        if len(gaps) < 5 or log.ending.kind not in ("interrupted", "killed", ""):
+            return []
+        usual = max(1.0, statistics.median(gaps[:-1]))
+        if gaps[-1] >= 600 and gaps[-1] > 20 * usual and max(gaps[:-1]) < gaps[-1] / 2:
+            return [stamps[-2][0], stamps[-1][0]]
+        return []
+
+    @staticmethod
+    def _interrupted(log: LogLook) -> list[Line]:
+        """Ended by hand while it waited for the device."""
+        if log.ending.kind != "interrupted":
+            return []
+        tail = log.lines[-40:]
+        waits = [x for x in tail if _WAITS.search(x.text)]
+        if not waits or len([r for r in log.rows if r.step is not None]) > 3:
+            return []
+        return [waits[-1], *[log.lines[i] for i in log.ending.lines[-1:]]]

@@ -1,0 +1,395 @@
+"""Lazy execution as the output shows it: compilations, reads by the host, operators on the host.
+
+Thresholds are those of PyTorch/XLA's own metrics analysis and troubleshooting guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
+from core.detectors.lazy import MAX_COMPILE_S, MAX_RATE
+from core.detectors.output_fields import clock, durations
+from core.detectors.output_look import LogLook
+from core.detectors.output_series import series
+from core.readings.xla_signals import ProfilerWarning
+
+_Found = list[tuple[int, str]]
+
+
+def _evidence(found: _Found, limit: int = 5) -> tuple[list[str], tuple[int, ...]]:
+    shown: dict[int, str] = {}
+    for no, text in found:
+        shown.setdefault(no, text.strip()[:400])
+    items = list(shown.items())[:limit]
+    return [text for _, text in items], tuple(no for no, _ in items)
+
+
+def _frequent(log: LogLook, metric: str) -> _Found:
+    """The profiler's last complaint of a metric's rate, if it was not over soon after."""
+    warned = [
+        (no, w) for no, w in log.xla.warnings if w.kind == "too frequent" and w.metric == metric
+    ]
+    if not warned:
+        return []
+    no, last = max(warned, key=lambda item: item[1].steps or 0)
+    if (last.per_step or 0) <= MAX_RATE:
+        return []
+    steps = [r.step for r in log.rows if r.step is not None and r.line.no > no]
+    if steps and last.steps and max(steps) > 4 * last.steps and len(steps) >= MIN_STEPS:
+        return []  # it was the warm-up: many steps passed since without a complaint
+    return [(no, last.text)]
+
+
+def _rate(log: LogLook, count: int | None, steps: int | None) -> float | None:
+    """Counts per step, where there are steps enough to speak of a rate."""
+    if not count or not steps or steps < MIN_STEPS:
+        return None
+    return count / steps
+
+
+_LIMIT = re.compile(r"(?:recompile_limit|cache_size_limit|accumulated_recompile_limit)\b.{0,20}(?:reach|hit|\(\d+\))|hit (?:config\.)?(?:recompile_limit|cache_size_limit)")  # fmt: skip
+_AGAIN = re.compile(
+    r"\b(?:recompil(?:ing|ed|ation|es)|re-compil\w+|new graph (?:hash|compiled)|graph (?:hash )?changed|uncached compile)\b",
+    re.IGNORECASE,
+)
+_AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
+_FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
+_COMPILES = re.compile(r"\b(?:uncached ?compiles?|compiles|compilations?|num compiles?|compile count|graphs compiled|n compiles?)$")  # fmt: skip
+#: Compilations of one function that are more than its shapes at start and end explain. Ours.
+MANY_COMPILES = 5
+
+
+@detector
+class CompilesAgain(OutputDetector):
+    """The graph is compiled in about every step."""
+
+    NAME, CATEGORY = "recompile", "C4"
+    SOURCE = (
+        "PyTorch/XLA metrics analysis: CompileTime too frequent, > 0.5 a step after 10 steps; JAX's and "
+        "torch.compile's own complaints; 5 compilations of one function after another (ours)"
+    )
+    SAME_FAULT = ("recompile",)
+    MEASURED = ("compiles",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = _frequent(log, "CompileTime") or self._counted(log) or self._said(log)
+        if not found:
+            return None
+        evidence, at = _evidence(found)
+        return Sighting(
+            "the graph is compiled again and again",
+            evidence,
+            "Give every batch the same shapes (pad to a fixed length, weight instead of "
+            "indexing with a mask) and keep changing Python numbers out of the graph.",
+            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps",
+            at=at,
+        )
+
+    @staticmethod
+    def _counted(log: LogLook) -> _Found:
+        xla = log.xla
+        for name in ("CompileTime", "UncachedCompile"):
+            count = xla.samples(name) if name == "CompileTime" else xla.count(name)
+            rate = _rate(log, count, xla.steps)
+            if rate is not None and rate > MAX_RATE:
+                metric, counter = xla.metrics.get(name), xla.counters.get(name)
+                if metric:
+                    return [(metric[0], f"{metric[1].text} (in {xla.steps} steps)")]
+                if counter:
+                    return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
+        for found in series(log, lambda key: bool(_COMPILES.search(key))):
+            steps = found.span
+            if steps >= MIN_STEPS and found.values[-1] - found.values[0] > MAX_RATE * steps:
+                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
+            if len(found.readings) >= 5 and found.key != "compile" and all(0 < v < 5 for v in found.values[2:]) and found.same:  # fmt: skip
+                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
+        return []
+
+    @staticmethod
+    def _said(log: LogLook) -> _Found:
+        limit = log.matching(_LIMIT, 2, "_limit")
+        if limit:
+            return [(line.no, line.text) for line in limit]
+        by_frame: dict[str, list[tuple[int, str, str]]] = {}
+        for no, report in log.xla.reports:
+            if report.kind == "compilation" and report.user_frame:
+                text = f"compiled at {report.user_frame}: {report.cause}"
+                by_frame.setdefault(str(report.user_frame), []).append(
+                    (no, text, report.graph_hash)
+                )
+        for items in by_frame.values():
+            if len({h for _, _, h in items}) >= MANY_COMPILES:
+                return [(no, text) for no, text, _ in items]
+        named: dict[str, _Found] = {}
+        again: _Found = []
+        for line in log.having("compil", "new graph", "graph changed", "graph hash"):
+            m = _FINISHED.search(line.text)
+            if m and (m[1] or m[2]):
+                named.setdefault(m[1] or m[2], []).append((line.no, line.text))
+            if _AGAIN.search(line.text) and not _AGAIN_NOT.search(line.text):
+                again.append((line.no, line.text))
+        most = max(named.values(), key=len, default=[])
+        if len(most) >= MANY_COMPILES:
+            return most
+        return again if len(again) >= 3 else []
+
+
+_COMPILE_WORD = re.compile(r"\b(?:re)?compil(?:e|ed|es|ing|ation|ations)\b|\bcompile_time\b|\bcompile time\b", re.I)  # fmt: skip
+_COMPILE_NOT = re.compile(r"\b(?:expected|estimate|timeout|limit|up to|may take|can take|cache|total|budget|flags?|kernel|extension|ninja|cuda|g\+\+|gcc|build)\b|\bETA\b|\belapsed\b", re.I)  # fmt: skip
+_ALARM = re.compile(r"slow_operation_alarm|Very slow compile")
+_BAR_DONE = re.compile(r"(\d+)/(\d+) \[([\d:]+)<")
+
+
+@detector
+class CompilesSlowly(OutputDetector):
+    """A compilation takes very long, or most of the time."""
+
+    NAME, CATEGORY = "compile_too_slow", "C4"
+    SOURCE = (
+        "PyTorch/XLA metrics analysis: one compilation > 300 s (pytorch/xla#4203); XLA's own alarm; and, "
+        "ours, compilations of > 300 s together that are more than half of the run (#6614)"
+    )
+    SAME_FAULT = ("recompile",)
+    MEASURED = ("compile_s",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = self._warned(log) or self._share(log) or self._said(log)
+        if not found:
+            return None
+        evidence, at = _evidence(found)
+        return Sighting(
+            "compiling takes very long",
+            evidence,
+            "Look for a loop that is traced into one graph; end the graph inside it with "
+            "torch_xla.sync(), and keep shapes fixed.",
+            threshold=f"one > {MAX_COMPILE_S:g} s, or more than half of the run",
+            at=at,
+        )
+
+    @staticmethod
+    def _warned(log: LogLook) -> _Found:
+        slow: list[tuple[int, ProfilerWarning]] = [
+            (no, w)
+            for no, w in log.xla.warnings
+            if w.kind == "too slow" and w.metric == "CompileTime"
+        ]
+        found = [(no, w.text) for no, w in slow]
+        alarms = [
+            (x.no, x.text)
+            for x in log.matching(_ALARM, 3, "slow_operation_alarm", "very slow compile")
+        ]
+        return found or (alarms if any("Very slow compile" in t for _, t in alarms) else [])
+
+    @staticmethod
+    def _share(log: LogLook) -> _Found:
+        found = log.xla.metrics.get("CompileTime")
+        if found is None or found[1].unit != "s" or not found[1].accumulator:
+            return []
+        total, metric = found[1].accumulator, found[1]
+        text = metric.text
+        longest = max((v for _, v in metric.percentiles), default=0.0)
+        if longest > MAX_COMPILE_S or total / max(metric.total_samples or 1, 1) > MAX_COMPILE_S:
+            return [(found[0], text)]
+        if total <= MAX_COMPILE_S:
+            return []
+        executed = log.xla.metrics.get("ExecuteTime")
+        whole = (
+            total + (executed[1].accumulator or 0.0)
+            if executed and executed[1].unit == "s"
+            else 0.0
+        )
+        shown = [(found[0], text)]
+        for line in log.having("it]", "it/s"):
+            if m := _BAR_DONE.search(line.text):
+                if clock(m[3]) >= total:
+                    whole = clock(m[3])
+                    shown = [(found[0], text), (line.no, line.text)]
+        return shown if whole and total > 0.5 * whole else []
+
+    @staticmethod
+    def _said(log: LogLook) -> _Found:
+        found = []
+        for line in log.having("compil"):
+            text = line.text
+            if (
+                not _COMPILE_WORD.search(text)
+                or _COMPILE_NOT.search(text)
+                or "pt-xla-profiler" in text
+            ):
+                continue
+            where = _COMPILE_WORD.search(text)
+            assert where is not None
+            near = text[max(0, where.start() - 60) : where.end() + 80]
+            if "<" in near and "it" in near:
+                continue
+            if any(MAX_COMPILE_S < s < 7 * 86400 for s in _plain(near)):
+                found.append((line.no, text))
+        return found
+
+
+def _plain(text: str) -> list[float]:
+    """Durations with a unit; a bare clock such as 12:40 may be the time of day."""
+    return durations(
+        re.sub(r"\d{1,4}[-/]\d{1,2}[-/]\d{1,4}|\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?", " ", text)
+    )
+
+
+_READ = re.compile(r"\b(?:transfers? (?:from|to) (?:device|host|server)|device[- ]to[- ]host|d2h|host reads?|host syncs?|local scalar dense|item calls)\b")  # fmt: skip
+
+
+@detector
+class ReadsEachStep(OutputDetector):
+    """The host reads tensors in about every step."""
+
+    NAME, CATEGORY = "transfer_per_step", "C4"
+    SOURCE = "PyTorch/XLA metrics analysis: transfers to the host > 0.5 a step after 10 steps"
+    SAME_FAULT = ("transfer_per_step", "aten_fallback")
+    MEASURED = ("transfers",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = _frequent(log, "TransferFromDeviceTime") or self._counted(log) or self._reports(log)
+        if not found:
+            return None
+        evidence, at = _evidence(found)
+        return Sighting(
+            "the host reads tensors in every step",
+            evidence,
+            "Find .item(), print(tensor), float(loss) or a branch on a tensor in the loop; read "
+            "every few steps instead, or add a step closure.",
+            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps",
+            at=at,
+        )
+
+    @staticmethod
+    def _counted(log: LogLook) -> _Found:
+        xla = log.xla
+        rate = _rate(log, xla.samples("TransferFromDeviceTime"), xla.steps)
+        if rate is not None and rate > MAX_RATE:
+            no, metric = xla.metrics["TransferFromDeviceTime"]
+            return [(no, f"{metric.text} (in {xla.steps} steps)")]
+        reads = xla.counters.get("aten::_local_scalar_dense")
+        rate = _rate(log, reads[1].value if reads else None, xla.steps)
+        if reads and rate is not None and rate > MAX_RATE:
+            return [(reads[0], f"{reads[1].text} (in {xla.steps} steps)")]
+        for found in series(log, lambda key: bool(_READ.search(key))):
+            if (
+                found.span >= MIN_STEPS
+                and found.values[-1] - found.values[0] > MAX_RATE * found.span
+            ):
+                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
+        return []
+
+    @staticmethod
+    def _reports(log: LogLook) -> _Found:
+        counts: Counter[str] = Counter()
+        found: dict[str, _Found] = {}
+        for no, report in log.xla.reports:
+            if report.kind != "compilation" and report.cause_kind == "value read":
+                where = str(report.user_frame or "")
+                counts[where] += 1
+                found.setdefault(where, []).append(
+                    (no, f"{report.kind} at {where}: {report.cause}")
+                )
+        where, n = counts.most_common(1)[0] if counts else ("", 0)
+        return found[where] if n >= MIN_STEPS else []
+
+
+_FALLS = re.compile(
+    r"(aten::\w[\w.]*)\S{0,3} .{0,80}(?:fall(?:s|ing)? ?back|not (?:currently )?(?:supported|lowered|implemented)).{0,80}(?:CPU|cpu|host)"
+    r"|(?:fall(?:s|ing)? ?back|fallback(?: ops?)?|not lowered|unlowered)\b.{0,80}?(aten::\w[\w.]*)"
+    r"|['\"](aten::\w[\w.]*)['\"]\s?:\s?[1-9]\d*|\b(aten::\w[\w.]*)\s*[:=]\s*[1-9]\d*\b"
+)
+_SCALAR = "aten::_local_scalar_dense"
+#: Operators whose result's shape depends on the values: they can't be in a graph at all, and each
+#: call has the host read the result's size.
+DYNAMIC = re.compile(r"aten::(?:nonzero|_?unique\w*|masked_select|bincount|argwhere|where$|index$|_unique2|repeat_interleave)")  # fmt: skip
+
+
+@detector
+class RunsOnHost(OutputDetector):
+    """An operator has no lowering and runs on the host."""
+
+    NAME, CATEGORY = "aten_fallback", "C5"
+    SOURCE = (
+        "PyTorch/XLA troubleshooting guide: any aten:: counter but aten::_local_scalar_dense "
+        "is an operator that is not lowered"
+    )
+    SAME_FAULT = ("aten_fallback",)
+    MEASURED = ()
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = [(no, c.text) for no, c in log.xla.counters.values() if c.fallback and c.value]
+        for no, w in log.xla.warnings:
+            if w.kind in ("not lowered", "unlowered use") and any(op != _SCALAR for op in w.ops):
+                found.append((no, w.text))
+        if not found:
+            for line in log.having("aten::"):
+                if "Could not run" not in line.text:
+                    ops = [op for m in _FALLS.finditer(line.text) for op in m.groups() if op]
+                    if any(op != _SCALAR for op in ops):
+                        found.append((line.no, line.text))
+        if not found:
+            return None
+        evidence, at = _evidence(found)
+        return Sighting(
+            "an operator runs on the host instead of the device",
+            evidence,
+            "Replace the operator by ones that XLA lowers, or move it out of the training step.",
+            threshold="any aten::* counter but aten::_local_scalar_dense",
+            at=at,
+        )
+
+
+def fallback_ops(log: LogLook) -> set[str]:
+    """The operators that ran on the host, by the output."""
+    ops = {c.name for _, c in log.xla.counters.values() if c.fallback and c.value}
+    for _, warning in log.xla.warnings:
+        ops |= {op for op in warning.ops if op != _SCALAR}
+    return ops
+
+
+def reads_explained(log: LogLook) -> bool:
+    """Whether operators on the host explain the reads: each brings its inputs over, a few a step.
+
+    Not where their output's shape depends on values (then it is the program that reads: a mask,
+    a ``nonzero``), and not where there are more reads a step than operators in a model.
+    """
+    ops = fallback_ops(log)
+    if not ops or any(DYNAMIC.match(op) for op in ops):
+        return False
+    rates = [w.per_step or 0.0 for _, w in log.xla.warnings if w.metric == "TransferFromDeviceTime"]
+    return max(rates, default=0.0) <= MAX_READS_EXPLAINED
+
+
+#: Reads a step that operators on the host explain. Ours, between the public cases: 3.9 a step
+#: with one such operator (pytorch/xla#3080), 211 where batches are read (#6015).
+MAX_READS_EXPLAINED = 100.0
+
+
+@detector
+class ExecutesSlowly(OutputDetector):
+    """One execution takes very long."""
+
+    NAME, CATEGORY = "execution_too_slow", "C4"
+    SOURCE = "PyTorch/XLA metrics analysis: one execution > 30 s"
+    SAME_FAULT = ("recompile", "no_step_boundary")
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        slow = [(no, w.text) for no, w in log.xla.warnings if w.kind == "too slow" and w.metric == "ExecuteTime"]  # fmt: skip
+        if not slow:
+            return None
+        evidence, at = _evidence(slow)
+        return Sighting(
+            "one execution takes very long",
+            evidence,
+            "Call torch_xla.sync() once a step, so that the graph of one execution holds one step.",
+            threshold="> 30 s",
+            at=at,
+        )

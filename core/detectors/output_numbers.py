@@ -1,0 +1,214 @@
+"""Values that can't be right: NaN, out of range, stuck at a power of two, the same at random."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from core.detectors.base import OutputDetector, Sighting, detector
+from core.detectors.output_fields import Field
+from core.detectors.output_look import (
+    LogLook,
+    Row,
+    in_order,
+    is_grad_norm,
+    is_loss,
+    is_score,
+    quote,
+)
+from core.detectors.output_series import series
+
+_TENSOR_NAN = re.compile(r"tensor\(.{0,400}?(?<![\w.])[-+]?nan\b|array\(.{0,400}?(?<![\w.])nan\b")
+_SAID = re.compile(
+    r"\b(?:loss|logits?|grads?|gradients?|outputs?|activations?|weights?|params?|parameters?)\b"
+    r".{0,24}\b(?:is|are|was|became|becomes|contains?|has|have|=|turned|went)\s+(?:all |to )?[-+]?"
+    r"(?:nan|NaN|NAN|inf|Inf|non-?finite)\b"
+)
+_DENIED = re.compile(
+    r"\b(?:no|not|without|if|when|check|checking|detect|skip|filter|raise|isnan|nan_to_num|ignore)\b"
+    r".{0,40}\b(?:nan|inf|non-?finite)|nan_?(?:check|filter|policy|to_num)|inf_?filter|: (?:False|True|None)\b.{0,20}$",
+    re.IGNORECASE,
+)
+_INFINITE_BY_DESIGN = re.compile(r"best|min|max|early|patience|limit|norm type|clip|budget|scale|eta|bound")  # fmt: skip
+_MEASURED_KEY = re.compile(r"\b(?:logits?|output|prob|ppl|perplexity|entropy|kl|reward|nll|elbo|mse|mae|rmse)\b")  # fmt: skip
+
+
+def _is_number_of_training(key: str) -> bool:
+    return is_loss(key) or is_grad_norm(key) or is_score(key) or bool(_MEASURED_KEY.search(key))
+
+
+@detector
+class NotANumber(OutputDetector):
+    """A loss, norm, metric or printed tensor is NaN, or a loss is infinite."""
+
+    NAME, CATEGORY = "nan", "C5"
+    SOURCE = "public case nan (pytorch/xla#4152: bf16 masks filled with the float32 minimum); any"
+    SAME_FAULT = ("not_finite",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        if not log.having("nan", "inf"):
+            return None
+        bad = [r.row.line for r in log.readings(_is_number_of_training, _bad)]
+        good_again = self._recovers(log)
+        said = [
+            line
+            for line in log.matching(_TENSOR_NAN, 3, "nan") + log.matching(_SAID, 3, "nan", "inf")
+            if not _DENIED.search(line.text)
+        ]
+        lines = ([] if good_again else bad) + said
+        if not lines:
+            return None
+        evidence, at = quote(in_order(lines))
+        return Sighting(
+            "a value is not a number (NaN) or infinite",
+            evidence,
+            "Run this step in float32 and compare: look for masks filled with a dtype's minimum, "
+            "a lost clip, or XLA_USE_BF16; print the first module whose output is not finite.",
+            threshold="any",
+            at=at,
+        )
+
+    @staticmethod
+    def _recovers(log: LogLook) -> bool:
+        """Whether all keys that were not finite once are finite again: a skipped step."""
+        last: dict[str, bool] = {}
+        seen = False
+        for r in log.readings(_is_number_of_training):
+            if math.isfinite(r.value):
+                if r.field.key in last:
+                    last[r.field.key] = True
+            elif _bad(r.row, r.field):
+                seen, last[r.field.key] = True, False
+        return seen and all(last.values()) and not any(is_loss(k) for k in last)
+
+
+def _bad(_: Row, field: Field) -> bool:
+    if math.isfinite(field.value) or _INFINITE_BY_DESIGN.search(field.key):
+        return False
+    return _is_number_of_training(field.key) and (math.isnan(field.value) or is_loss(field.key))
+
+
+_EXTREMES = {2**63 - 1, 2**63, 2**31 - 1, 2**31, 2**64 - 1}
+_INDEX = re.compile(r"\b(?:pred(?:iction|icted)?s?|idx|index|indices|argmax|token(?: ids?)?|label|class|id|ids|target|output)\b")  # fmt: skip
+_LIMIT = re.compile(r"max|min|limit|len|length|seed|size|rows|budget|steps|timeout")
+_SHARE = re.compile(r"\b(?:acc(?:uracy)?|prob(?:ability)?|f1|auc|precision|recall|iou|miou|dice)\b")
+
+
+@detector
+class OutOfRange(OutputDetector):
+    """A printed value lies where it can't lie."""
+
+    NAME, CATEGORY = "value_range", "C5"
+    SOURCE = (
+        "public case value_range (pytorch/xla#2169: argmax over bf16 gave the smallest int64). The "
+        "smallest or largest integer of a type as an index, a share above 1 (100 %), a "
+        "negative probability or a perplexity below 1"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = log.readings(_may_be_impossible, _impossible)
+        if not found:
+            return None
+        evidence, at = quote(found)
+        return Sighting(
+            "a value is out of its range",
+            evidence,
+            "Compute it in float32 (softmax and argmax most of all) and compare with the CPU on "
+            "the same input.",
+            threshold="an integer type's end as an index, a share above 1, a perplexity below 1",
+            at=at,
+        )
+
+
+def _may_be_impossible(key: str) -> bool:
+    return not _LIMIT.search(key) and bool(
+        _INDEX.search(key) or _SHARE.search(key) or "perplexity" in key or "ppl" in key or not key
+    )
+
+
+def _impossible(row: Row, field: Field) -> bool:
+    key, value = field.key, field.value
+    if not math.isfinite(value):
+        return False
+    if abs(value) >= 2**31 - 1 and "." not in field.text and "e" not in field.text.lower():
+        whole = abs(int(field.text.replace(",", "")))
+        return whole in _EXTREMES and (bool(_INDEX.search(key)) or "tensor(" in row.text)
+    if _SHARE.search(key) and field.of is None and is_score(key) | ("prob" in key):
+        return value > 100.5 or value < 0 or ("prob" in key and value > 1.001 and field.unit != "%")
+    return bool(re.search(r"\b(?:perplexity|ppl)\b", key)) and 0 <= value < 0.999
+
+
+_RUNNING = re.compile(r"\b(?:running|total|cumulative|accum\w*|sum|epoch)\b.*\b(?:loss|correct|count|samples|tokens|sum)\b|\b(?:num|n) (?:correct|tokens|samples)\b|\b(?:loss|correct|token) (?:sum|total|count)\b|\bcorrect\b|\bsum\b")  # fmt: skip
+
+
+@detector
+class Saturated(OutputDetector):
+    """A running sum stands still at a power of two: its type has no room for one more."""
+
+    NAME, CATEGORY = "metric_saturated", "C5"
+    SOURCE = (
+        "public case metric_saturated (pytorch/xla#2425). bfloat16 has 8 significant bits: 256 + 1 "
+        "is 256; float16 11 bits: 2048 + 1 is 2048; float32 24 bits: 16777216"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        for found in series(log, lambda key: bool(_RUNNING.search(key))):
+            tail = found.readings[-1].value
+            stuck = [r for r in found.readings if r.value == tail]
+            whole = math.isfinite(tail) and tail >= 256 and tail == int(tail)
+            if not whole or len(stuck) < 2 or int(tail) & (int(tail) - 1):
+                continue
+            if found.readings[-len(stuck)].value != tail:
+                continue  # reached, left and reached again: another kind of count
+            evidence, at = quote(stuck)
+            return Sighting(
+                f"a running sum is stuck at {int(tail)}, a power of two",
+                evidence,
+                "Accumulate in float32 or in Python numbers, not in bfloat16.",
+                threshold="the same power of two, 256 or more, in successive readings",
+                at=at,
+            )
+        return None
+
+
+_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brand(?:om|n|int)?\b|\brng\b|\bperm(?:utation)?\b|\bsampled?\b|\baug\w*\b|\bshuffle")  # fmt: skip
+_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|std|draw|value|id|index|idx|kept|zeros?|nonzero|count|state)\b|noise|rand|rng|perm")  # fmt: skip
+_NOT_A_DRAW = re.compile(r"\b(?:seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
+
+
+@detector
+class DrawRepeats(OutputDetector):
+    """What should be drawn anew in each step is the same in each."""
+
+    NAME, CATEGORY = "rng_repeats", "C5"
+    SOURCE = (
+        "public case rng_repeats (pytorch/xla#1932: the seed was a constant of the graph): the same "
+        "dropout mask in 3 steps or more"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        for found in series(log, _drawn, 3):
+            steps = {
+                r.row.step if r.row.step is not None else r.row.line.no for r in found.readings
+            }
+            if found.same and len(steps) >= 3 and found.values[0] not in (0.0, 1.0):
+                evidence, at = quote(found.readings)
+                return Sighting(
+                    f"{found.key} is the same in every step",
+                    evidence,
+                    "Let the seed enter the graph as an input: torch_xla's own RNG state, or a "
+                    "torch_xla.sync() per step, and no Python number that is traced in.",
+                    threshold="one value in at least 3 steps",
+                    at=at,
+                )
+        return None
+
+
+def _drawn(key: str) -> bool:
+    if _NOT_A_DRAW.search(key) or is_loss(key) or is_score(key):
+        return False
+    return bool(_RANDOM.search(key) and _OF_A_DRAW.search(key))

@@ -1,0 +1,255 @@
+"""What the printed losses and metrics say of themselves: nothing is learned."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from core.detectors.base import OutputDetector, Sighting, detector
+from core.detectors.output_look import LogLook, is_eval, is_loss, is_score, quote
+from core.detectors.output_series import FLAT, MIN_SPAN, Series, chance_of, series
+
+_RESUMED = re.compile(
+    r"\b(?:resum(?:ed?|ing)|restor(?:ed|ing)|continu(?:ed|ing) from|load(?:ed|ing) (?:from )?"
+    r"(?:the )?(?:checkpoint|optimizer|state))", re.IGNORECASE
+)  # fmt: skip
+_WARMUP = 1e-7
+
+
+def losses(log: LogLook) -> list[Series]:
+    """The training losses."""
+    return series(log, is_loss, also=lambda row, f: not is_eval(row, f))
+
+
+def evaluations(log: LogLook) -> list[Series]:
+    """Losses and scores on held-out data."""
+    return series(log, lambda key: is_loss(key) or is_score(key), also=is_eval)
+
+
+def is_flat(found: Series) -> bool:
+    """Whether a loss has not moved over the whole log, as far as its digits can tell."""
+    if not found.finite or found.mean < 0.02 or found.falls_steadily:
+        return False
+    if found.span < MIN_SPAN and len(found.readings) < 5:
+        return False
+    if found.precision > 2 * FLAT:  # two digits: only many equal readings say anything
+        return found.same and len(found.readings) >= 20 and found.precision < 0.05
+    return found.spread <= FLAT
+
+
+def _warming_up(log: LogLook) -> bool:
+    """Whether the printed learning rate is so small that nothing could move."""
+    rates = log.readings(lambda key: key in ("lr", "learning rate"))
+    return bool(rates) and max(r.value for r in rates) < _WARMUP
+
+
+@detector
+class LossDoesNotMove(OutputDetector):
+    """The training loss is the same, up to its last digits, over the whole log."""
+
+    NAME, CATEGORY = "params_unchanged", "C2"
+    SOURCE = (
+        "public cases params_unchanged (pytorch/xla#1623, #3675, huggingface/transformers#18635: an "
+        "optimizer made before the move; #4482: one that was restored). The bound is ours: "
+        "the losses of these cases differ by at most 5e-4, those of other batches by more."
+    )
+    SAME_FAULT = ("params_unchanged", "loss_constant", "no_step_boundary")
+    MEASURED = ("loss",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        flat = [s for s in losses(log) if is_flat(s)]
+        moving = [s for s in losses(log) if not is_flat(s) and len(s.readings) >= 3 and s.finite]
+        if not flat or (moving and len(moving) >= len(flat)) or _warming_up(log):
+            return None
+        found = max(flat, key=lambda s: len(s.readings))
+        evidence, at = quote(found.readings)
+        resumed = log.matching(_RESUMED, 1, "resum", "restor", "continu", "load")
+        before = [line for line in resumed if line.no <= found.readings[0].row.line.no]
+        weak = "" if len(found.readings) >= 5 else " (suspected: few readings)"
+        threshold = f"moves by at most {FLAT:g} of its size over the whole log"
+        if before:
+            more, where = quote(before)
+            if where[0] not in at:
+                evidence, at = more + evidence, where + at
+            return Sighting(
+                f"the loss does not move after the restart{weak}",
+                evidence,
+                "Check after loading that the optimizer holds the model's own tensors: make it "
+                "after the weights are on the device, then load its state.",
+                category="C3",
+                threshold=threshold,
+                at=at,
+            )
+        return Sighting(
+            f"the loss does not move: the parameters are not updated{weak}",
+            evidence,
+            "Make the optimizer after the model has been moved to the device, and check one "
+            "parameter before and after a step.",
+            threshold=threshold,
+            at=at,
+        )
+
+
+@detector
+class AtChance(OutputDetector):
+    """The loss goes up and down around that of a guess, and the accuracy is a guess's."""
+
+    NAME, CATEGORY = "loss_flat", "C5"
+    SOURCE = (
+        "public case loss_flat (pytorch/xla#7331): accuracy 1/k and loss ln k over an epoch. The "
+        "bounds are ours: accuracy within 0.02 of 1/k, loss within 2 % of ln k (0.3 % where "
+        "only evaluations are printed), and neither better at the end"
+    )
+    SAME_FAULT = ("params_unchanged", "loss_constant", "no_step_boundary")
+    MEASURED = ("loss",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        found = self._score(log) or self._loss(log) or self._evaluations(log)
+        if found is None:
+            return None
+        shown, words = found
+        weak = "" if len(shown.readings) >= 20 else " (suspected: few readings)"
+        evidence, at = quote(shown.readings)
+        return Sighting(
+            f"{words}: nothing is learned{weak}",
+            evidence,
+            "Run the same steps on the CPU in float32 and compare the gradients, module by "
+            "module: an operator may give wrong values on the device.",
+            threshold="stays at the value of a guess among k classes",
+            at=at,
+        )
+
+    @staticmethod
+    def _score(log: LogLook) -> tuple[Series, str] | None:
+        scores = series(log, lambda key: is_score(key) and "acc" in key, 3)
+        for found in scores:
+            values = [v / 100 if found.mean > 1 else v for v in found.values]
+            k = round(1 / max(sum(values) / len(values), 1e-9)) if found.finite else 0
+            if not 2 <= k <= 20 or max(values) - min(values) > 0.02 or found.mean > 100:
+                continue
+            if any(abs(v - 1 / k) > 0.015 for v in values):
+                continue
+            lost = [s for s in losses(log) if s.finite and len(s.readings) >= 3]
+            near = [s for s in lost if abs(s.mean - math.log(k)) <= 0.05 * math.log(k)]
+            if near and all(s.values[-1] >= s.values[0] * 0.99 for s in near):
+                return found, f"accuracy stays at 1/{k} and the loss at ln {k}"
+            if not lost and len(values) >= 5:
+                return found, f"accuracy stays at 1/{k}"
+        return None
+
+    @staticmethod
+    def _loss(log: LogLook) -> tuple[Series, str] | None:
+        for found in losses(log):
+            values = found.values
+            if len(values) < 8 or found.span < 5 * MIN_SPAN or not found.finite:
+                continue
+            k = chance_of(found.mean, 0.02)
+            third = len(values) // 3
+            first, last = sum(values[:third]) / third, sum(values[-third:]) / third
+            near = all(chance_of(v, 0.03) == k for v in values)
+            if k and near and last >= first * 0.995 and found.spread > FLAT:
+                return found, f"the loss stays at that of a guess among {k} (ln {k})"
+        return None
+
+    @staticmethod
+    def _evaluations(log: LogLook) -> tuple[Series, str] | None:
+        for found in evaluations(log):
+            if not is_loss(found.key) or not found.finite or found.precision > 0.01:
+                continue
+            k = chance_of(found.values[0])
+            steady = k and found.spread <= 0.003 and all(chance_of(v) == k for v in found.values)
+            if steady and not any(_learns(s) for s in losses(log)):
+                return found, f"the evaluation loss stays at that of a guess among {k} (ln {k})"
+        return None
+
+
+def _learns(found: Series) -> bool:
+    return found.finite and found.values[-1] < found.values[0] * 0.98
+
+
+@detector
+class EvaluationConstant(OutputDetector):
+    """Every evaluation gives the same number, to the last digit."""
+
+    NAME, CATEGORY = "eval_constant", "C2"
+    SOURCE = (
+        "public cases eval_constant (huggingface/transformers#13204) and params_unchanged "
+        "(aws-neuron-sdk#1316): bit-constant evaluation. A loss says so in 2 evaluations of 4 digits "
+        "or more, an accuracy at chance in 2, any other score in 5 (ours)"
+    )
+    SAME_FAULT = ("params_unchanged", "loss_constant", "no_step_boundary")
+    MEASURED = ("params_changed", "update_norm")
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        constant = [s for s in evaluations(log) if self._constant(s)]
+        others = [s for s in evaluations(log) if not s.same and is_loss(s.key)]
+        if not constant or others:  # a score may stand still while the loss moves
+            return None
+        found = max(constant, key=lambda s: (is_loss(s.key), len(s.readings)))
+        trains = losses(log)
+        if trains and all(is_flat(s) for s in trains if len(s.readings) > 1):
+            return None  # the same sign in the training loss, which says more
+        evidence, at = quote(found.readings)
+        weak = "" if len(found.readings) >= 3 else " (suspected: two evaluations)"
+        threshold = "one value, to the last digit, in every evaluation"
+        if not trains:
+            # Nothing read a value between the evaluations, so nothing forced the graph to run.
+            return Sighting(
+                f"the evaluation never changes and no loss is read: the steps may never run{weak}",
+                evidence,
+                "Call torch_xla.sync() (xm.mark_step()) after each optimizer step, then look "
+                "whether one parameter changes.",
+                category="C4",
+                threshold=threshold,
+                at=at,
+            )
+        return Sighting(
+            f"every evaluation gives the same value: it does not see the updates{weak}",
+            evidence,
+            "Check that the evaluated model holds the tensors that the optimizer updates, after "
+            "the move to the device.",
+            threshold=threshold,
+            at=at,
+        )
+
+    @staticmethod
+    def _constant(found: Series) -> bool:
+        value = found.values[0]
+        if not found.same or not found.finite or value in (0.0, 1.0, 100.0):
+            return False
+        if is_loss(found.key):
+            digits = len(found.readings[0].field.text.replace(".", "").lstrip("0"))
+            return digits >= (4 if len(found.readings) >= 2 else 9) or len(found.readings) >= 4
+        share = value / 100 if value > 1 else value
+        k = round(1 / share) if share > 0 else 0
+        if 2 <= k <= 1000 and abs(share - 1 / k) <= 0.1 / k and k in (2, 3, 4, 5, 10, 100, 1000):
+            return True
+        return len(found.readings) >= 5
+
+
+@detector
+class LossZero(OutputDetector):
+    """The training loss is exactly 0 from the start."""
+
+    NAME, CATEGORY = "loss_zero", "C5"
+    SOURCE = "HF Trainer prints 0.0 for a loss that is not finite (logging_nan_inf_filter)"
+    SAME_FAULT = ("not_finite", "loss_constant")
+    MEASURED = ("loss",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        for found in losses(log):
+            if len(found.readings) >= 3 and all(v == 0 for v in found.values) and found.digits < 7:
+                evidence, at = quote(found.readings)
+                return Sighting(
+                    "the loss is exactly 0 in every reading",
+                    evidence,
+                    "Print the loss of one batch before it is averaged: a NaN may have been "
+                    "filtered out (logging_nan_inf_filter), or all labels are ignored.",
+                    threshold="0 in at least 3 readings and in all of them",
+                    at=at,
+                )
+        return None
