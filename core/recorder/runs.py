@@ -276,6 +276,7 @@ class Runs:
             probe_dir=self._dir / "runs" / run_id,
             time_limit_s=config.recorder.run_limit_s or None,
             hang_s=config.recorder.hang_s,
+            xla_debug=config.recorder.xla_debug,
         )
         handle, error = None, ""
         try:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import PilotageError
-from core.runs import endings, environment, leftovers, probe_setup
+from core.runs import endings, environment, leftovers, probe_setup, xla_files
 from core.runs.items import Ended as Ended
 from core.runs.items import Item as Item
 from core.runs.items import Output as Output
@@ -36,6 +36,7 @@ from core.runs.stall import StallWatch
 from core.runs.streams import BATCH_LINES as BATCH_LINES
 from core.runs.streams import PIPE_WAIT_S, Streams
 from core.runs.tail import RecordTail
+from core.runs.xla_files import XlaFiles
 from core.text import clean
 
 BATCH_S = 0.1
@@ -53,7 +54,7 @@ class RunSpec:
     (``core.runs.environment``). ``probe`` None runs without one; else ``probe_dir`` is where the
     probe's copy and records go, a directory of this run's own. ``time_limit_s`` None: no limit.
     ``hang_s``: seconds without a sign of life after which the run is said to be stalled (0:
-    never).
+    never). ``xla_debug``: have PyTorch/XLA report its compiles (``core.runs.xla_files``).
     """
 
     run_id: str
@@ -67,6 +68,7 @@ class RunSpec:
     time_limit_s: float | None = None
     stop_grace_s: float = 5.0
     hang_s: float = 0.0
+    xla_debug: bool = False
 
     @property
     def argv(self) -> list[str]:
@@ -98,6 +100,9 @@ class Launcher:
             additions |= probe_setup.install(
                 spec.probe_dir, mode=spec.probe, steps=spec.probe_steps, env=spec.env
             )
+            if spec.xla_debug:
+                inherited = environment.for_run(os.environ, spec.env)
+                additions |= xla_files.debug_env(spec.probe_dir, inherited, spec.probe)
         additions["PYTHONUNBUFFERED"] = "1"
         additions[leftovers.RUN_VARIABLE] = spec.run_id
         if spec.session_id:
@@ -127,6 +132,8 @@ class RunHandle:
         self._failed = ""
         self._swept = 0
         self._max_rss = 0
+        own = str(spec.probe_dir / xla_files.FILE) if spec.probe_dir is not None else ""
+        self._xla = XlaFiles(env, spec.cwd, own)
         self._tail: RecordTail | None = None
         self._ranks: RankPipes | None = None
         if spec.probe is not None and spec.probe_dir is not None:
@@ -276,6 +283,8 @@ class RunHandle:
         self._stall.output(time.monotonic(), line)
 
     async def _pass_records(self, last: bool = False) -> None:
+        if reports := self._xla.finish() if last else self._xla.read():
+            await self._queue.put(Reports(reports))
         if self._tail is None:
             return
         records = self._tail.finish() if last else self._tail.read()
