@@ -25,7 +25,9 @@ def close(thread):
     if cycle is None:
         return
     end, counters, rss = cycle.end or clock()
-    dt = None if thread.since is None else end - thread.since
+    # Training that goes on after an evaluation has started the clock of the next step already.
+    since, base = cycle.began or (thread.since, thread.base)
+    dt = None if since is None else end - since
     fields = {
         "tid": thread.tid,
         "n": cycle.n,
@@ -35,8 +37,8 @@ def close(thread):
         "dt": None if dt is None else round(dt, 6),
         "rss_mb": rss,
     }
-    fields.update(backends.difference(counters, thread.base))
-    if not thread.frozen:
+    fields.update(backends.difference(counters, base))
+    if not thread.frozen and cycle.began is None:
         thread.since, thread.base = end, counters
     slow = (dt or 0) > reading.SLOW_STEP_S
     read = reading.parity() or cycle.n <= 10 or cycle.n % reading.LOSS_EVERY == 0 or slow

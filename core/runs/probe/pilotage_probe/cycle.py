@@ -28,7 +28,7 @@ class Cycle:
         "grads_after", "grad_norms", "by_hand", "before", "groups", "param_norm", "update_norm",
         "update_norms", "changed", "norm_elements", "n", "known", "owner", "steppers", "roots",
         "optimizer", "samples", "skipped", "closures", "closure", "returned", "synced", "end",
-        "abandoned", "why", "wanted", "combined", "grads_before",
+        "began", "abandoned", "why", "wanted", "combined", "grads_before",
     )  # fmt: skip
 
     def __init__(self):

@@ -33,6 +33,7 @@ def on_forward(module, args, kwargs):
     thread.eval_now += samples
     if entry.calls and thread.pending is not None and not thread.frozen:
         thread.frozen = True
+        thread.pending.began = (thread.since, thread.base)
         thread.pending.end = clock()
 
 
