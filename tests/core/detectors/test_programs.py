@@ -80,3 +80,9 @@ async def test_lost_ties_open_their_finding_with_a_reference_and_without(tmp_pat
 async def test_a_faithful_migration_opens_none(tmp_path: Path) -> None:
     played = await faulty(tmp_path, "faithful")
     assert played.seen == set()
+    # What an evaluation costs belongs to no step: neither to the one before it nor the one after.
+    steps, finish = played.run.steps, played.run.signal("finish")
+    assert all(step["dt"] > 0 for step in steps)
+    assert [step["n"] for step in steps if step["transfers"]] == [10]  # its loss was printed
+    assert finish is not None
+    assert sum(step["executes"] for step in steps) < 2.5 * len(steps) < finish["executes"]
