@@ -33,7 +33,7 @@ sys.path[:] = [
 import click  # noqa: E402
 
 from core.version import __version__  # noqa: E402
-from tui.commands import bench, machine, records, supervise  # noqa: E402
+from tui.commands import bench, diagnose, machine, records, supervise  # noqa: E402
 from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
 
 
@@ -75,6 +75,7 @@ for command in (
     records.check,
     records.rebuild,
     bench.bench,
+    diagnose.diagnose,
     machine.doctor,
     machine.recorder,
     machine.screenshots,
