@@ -17,6 +17,7 @@ from core.detectors import (
     reference,
     replicas,
     training,
+    watched,
 )
 from core.detectors.base import CATEGORIES as CATEGORIES
 from core.detectors.base import DETECTORS, OUTPUT_DETECTORS, Detector, Look, Sighting
@@ -30,7 +31,7 @@ from core.verify.subject import is_target_run
 #: What is nearer to a cause comes first: an error, then learning, then placement, then speed.
 _ORDER = [
     module.__name__
-    for module in (loud_kinds, training, reference, replicas, placement, numerics, lazy)
+    for module in (loud_kinds, training, reference, replicas, placement, numerics, lazy, watched)
 ]
 
 
