@@ -19,6 +19,9 @@ from core.config.source import Source
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+HANG_ACTIONS = ("warn", "stop")
+"""What is done with a run that has stalled."""
+
 _TARGET_KIND = re.compile(r"xla-cpu|tpu-v[0-9]+[a-z]*(-[0-9]+)?")
 
 
@@ -61,6 +64,14 @@ def check(config: SessionConfig, source: Source) -> None:
         if number < 0:
             raise source.error(section, key, f"{key} in [{section}] can't be below 0.")
 
+    if config.recorder.hang_action not in HANG_ACTIONS:
+        raise source.error(
+            "recorder",
+            "hang_action",
+            f"there is no hang_action {config.recorder.hang_action!r}: use "
+            f"{' or '.join(HANG_ACTIONS)}.",
+        )
+
 
 def _check_command(section: str, command: str, env: Mapping[str, str], source: Source) -> None:
     if not command.strip():
@@ -94,8 +105,21 @@ def _check_metric(metric: Metric, source: Source) -> None:
             raise source.error(
                 "metric", "pattern", "pattern in [metric] needs a group ( ) around the number."
             )
-    if metric.points <= 0:
-        raise source.error("metric", "points", "points in [metric] has to be above 0.")
+    if metric.points < 0:
+        raise source.error(
+            "metric",
+            "points",
+            "points in [metric] has to be above 0, or 0 for a metric that is compared by its share.",
+        )
+    if metric.reader:
+        from core.readings.training import READERS
+
+        if metric.reader not in READERS:
+            raise source.error(
+                "metric",
+                "reader",
+                f"there is no reader {metric.reader!r}. Readers: {', '.join(READERS)}.",
+            )
     if metric.file:
         path = PurePosixPath(metric.file)
         if path.is_absolute() or ".." in path.parts or "\0" in metric.file:
