@@ -16,7 +16,7 @@ from typing import Any
 
 from core.errors import PilotageError
 from core.readings.reading import Reading, tidy_name
-from core.readings.training import READERS, read_line
+from core.readings.training import READERS, LineReader, read_line
 from core.run_lines import GAP, LogLine, RunLines
 from core.text import clean
 
@@ -182,17 +182,24 @@ def to_value(text: str | None) -> float | None:
 def _by_reader(
     lines: Iterable[LogLine | str], reader: str, key: str, name: str
 ) -> MetricReading | None:
-    for number, line in islice(_newest(lines), MAX_READ_LINES):
-        text = _text(line)
-        reading = read_line(text)
+    def of(reading: Reading | None, number: int, line: LogLine | str) -> MetricReading | None:
         if reading is None or (reader and reading.reader != reader):
-            continue
+            return None
         found = _exact(reading, key) if key else named(reading, name)
-        if found is not None:
-            how = f"reader {reading.reader}, value {found}"
-            value = reading.values[found]
-            return MetricReading(value, _source(number, line), how, _shown(text))
-    return None
+        if found is None:
+            return None
+        how = f"reader {reading.reader}, value {found}"
+        return MetricReading(reading.values[found], _source(number, line), how, _shown(_text(line)))
+
+    kept = list(islice(_newest(lines), MAX_READ_LINES))
+    for number, line in kept:
+        if found := of(read_line(_text(line)), number, line):
+            return found
+    # Rows of numbers are read by the names above them: in order.
+    last, columns = None, LineReader()
+    for number, line in reversed(kept):
+        last = of(columns.read(_text(line)), number, line) or last
+    return last
 
 
 def _exact(reading: Reading, key: str) -> str | None:

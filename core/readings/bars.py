@@ -46,9 +46,9 @@ _EPOCH = re.compile(r"\b(?:epochs?|ep)[ :#=\[(]{0,3}(\d{1,7})", re.IGNORECASE)
 _UNITS = frozenset("it its step steps batch batches iter iters ba update updates".split())
 #: Bars of loading and of preparing data, which are no progress of training.
 _OTHER_WORK = re.compile(
-    r"load|download|fetch|map\b|tokeni|generat|saving|extract|filter|preprocess|prepar|upload|"
-    r"cast|group|concat|shard|install|collect|convert|resolv|unpack|import|sampl|quantiz|creating|"
-    r"building|reading|writing|packing|caching|merging|verify",
+    r"(?<![a-z])(?:load|download|fetch|map\b|tokeni|generat|saving|extract|filter|preprocess|prepar"
+    r"|upload|cast|group|concat|shard|install|collect|convert|resolv|unpack|import|sampl|quantiz"
+    r"|creat|build|read|writ|pack|cach|merg|verify|warm)",
     re.IGNORECASE,
 )
 _A_BAR = re.compile(rf"\d{{1,3}}%\||\[{_CLOCK}<")
@@ -84,9 +84,7 @@ def _tqdm(line: Line, text: str) -> Reading | None:
     where = dict(line.where)
     epoch = _EPOCH.search(desc)
     rest = _EPOCH.sub("", desc).strip(" :|-[]()/0123456789")
-    if re.search("[A-Za-z]", rest):
-        phase = words.PHASES.get(rest.lower())
-        put_label(where, "phase" if phase else "bar", phase or rest)
+    _label(where, rest)
     if seconds is not None and unit in _UNITS | {"epoch", "epochs", "ep"}:
         values.setdefault("epoch_time_s" if epochs else "step_time_s", seconds)
     lightning = "v_num=" in postfix or (epoch is not None and bool(postfix) and not rest)
@@ -104,6 +102,14 @@ def _tqdm(line: Line, text: str) -> Reading | None:
         line.rank,
         where,
     )
+
+
+def _label(where: dict[str, str], desc: str) -> None:
+    """What a bar is of: a phase where its words name one."""
+    kinds = re.findall("[A-Za-z]+", desc)
+    phase = next((words.PHASES[w.lower()] for w in kinds if w.lower() in words.PHASES), "")
+    if kinds:
+        put_label(where, "phase" if phase else "bar", phase or desc)
 
 
 def _per_step(rate: str | None, unit: str | None) -> float | None:
@@ -143,8 +149,8 @@ def _rich(line: Line, text: str) -> Reading | None:
         values.setdefault("step_time_s", seconds)
     epoch = _EPOCH.search(desc)
     where = dict(line.where)
-    if not epoch and desc:
-        put_label(where, "bar", desc)
+    if not epoch:
+        _label(where, desc)
     return Reading(
         "lightning bar",
         values,

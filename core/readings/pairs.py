@@ -339,6 +339,9 @@ class _Pass:
 
     def _value(self, value: float | None, unit: str, token: re.Match[str]) -> None:
         """A number behind a name."""
+        if not self.names:
+            self.last = ""
+            return
         used, known = self._name()
         if used < len(self.names) and self.names[-used - 1].lower() in words.SETTINGS:
             used += 1  # label smoothing loss: a setting

@@ -1,4 +1,4 @@
-"""Rows of printed tables: ``│ val_acc │ 0.91 │``, ``| accuracy | 0.91 |``."""
+"""Rows of printed tables: ``│ val_acc │ 0.91 │``, and columns of numbers under their names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from core.readings import words
 from core.readings.prefixes import Line, put_label
-from core.readings.reading import VALUE, Reading, tidy_name, to_number
+from core.readings.reading import MAX_VALUES, VALUE, Reading, tidy_name, to_count, to_number
 
 _BARS = re.compile(r"\s*[│┃║|]")
 _SPLIT = re.compile(r"[│┃║|]")
@@ -59,3 +59,74 @@ def _harness_row(cells: list[str], line: Line) -> Reading | None:
             put_label(where, "task", cells[0])
         return Reading("table row", {name: value}, rank=line.rank, where=where)
     return None
+
+
+_RULE = re.compile(r"[\s\-─━=+|│┼╇╪]*$")
+_GAP = re.compile(r"\s{2,}|\t")
+_NAME = re.compile(r"[A-Za-z_][\w ./@%()-]{0,40}$")
+_MIN_COLUMNS = 3
+
+
+class Columns:
+    """Reads rows of numbers under a row of names, as skorch, fastai and many scripts print them.
+
+    The names hold for the lines right below, rules and blank lines apart.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def read(self, line: Line) -> Reading | None:
+        """The reading of a row under known names, or null; other lines end the table."""
+        text = line.text
+        if _RULE.match(text):
+            return None
+        cells = self._cells(text)
+        if self._names and len(cells) == len(self._names):
+            numbers = [to_number(c.rstrip("%")) for c in cells]
+            if numbers[0] is not None and sum(n is not None for n in numbers) * 2 > len(cells):
+                return self._row(numbers, line)
+        self._names = self._header(text)
+        return None
+
+    def _cells(self, text: str) -> list[str]:
+        for split in (self._bars, self._commas, str.split):
+            cells = split(text)
+            if len(cells) == len(self._names):
+                return cells
+        return []
+
+    @staticmethod
+    def _bars(text: str) -> list[str]:
+        return [c.strip() for c in _SPLIT.split(text.strip().strip("│┃║|"))]
+
+    @staticmethod
+    def _commas(text: str) -> list[str]:
+        return [c.strip() for c in text.split(",")]
+
+    def _header(self, text: str) -> list[str]:
+        """The tidy names of a row of names that has a result and a counter in it, or nothing."""
+        gaps = [c for c in _GAP.split(text.strip()) if c]
+        for cells in (self._bars(text), self._commas(text), gaps, text.split()):
+            if not _MIN_COLUMNS <= len(cells) <= MAX_VALUES:
+                continue
+            if not all(_NAME.match(c) for c in cells):
+                continue
+            names = [tidy_name(c) for c in cells]
+            counted = any(n in words.EPOCH_KEYS or n in words.STEP_KEYS for n in names)
+            if counted and len(set(names)) == len(names) and any(map(words.is_result, names)):
+                return names
+        return []
+
+    def _row(self, numbers: list[float | None], line: Line) -> Reading:
+        row = {n: v for n, v in zip(self._names, numbers, strict=True) if v is not None}
+        counters = {*words.EPOCH_KEYS, *words.STEP_KEYS, *words.RANK_KEYS}
+        return Reading(
+            "table row",
+            {n: v for n, v in row.items() if n not in counters},
+            to_count(words.first_of(row, words.STEP_KEYS)),
+            None,
+            words.first_of(row, words.EPOCH_KEYS),
+            line.rank,
+            dict(line.where),
+        )

@@ -13,7 +13,7 @@ from core.readings.prefixes import strip_prefixes
 from core.readings.reading import MAX_CHARS as MAX_CHARS
 from core.readings.reading import Reading as Reading
 from core.readings.reading import tidy_name as tidy_name
-from core.readings.tables import read_row
+from core.readings.tables import Columns, read_row
 from core.text import clean
 
 #: The readers, in the order they are tried; ``[metric] reader`` names one of them.
@@ -53,9 +53,7 @@ def read_line(text: str) -> Reading | None:
     Only what is printed counts. A line of prose, of settings or of a report gives null; of a line
     that was overwritten (``\\r``) the last part that is there counts.
     """
-    text = text[:MAX_CHARS]
-    if "\r" in text:
-        text = next((p for p in reversed(text.split("\r")) if p.strip()), "")
+    text = _last_part(text[:MAX_CHARS])
     if not _WORTH_IT.search(text) or not _HAS_NUMBER.search(text):
         return None
     text = clean(text)
@@ -68,15 +66,36 @@ def read_line(text: str) -> Reading | None:
     return read_row(line) or read_pairs(line)
 
 
+class LineReader:
+    """Reads lines in their order, and so also rows of numbers under a row of names."""
+
+    def __init__(self) -> None:
+        self._columns = Columns()
+
+    def read(self, text: str) -> Reading | None:
+        """What the next line says of training, or null."""
+        reading = read_line(text)
+        if reading is not None and reading.values:
+            return reading
+        line = strip_prefixes(clean(_last_part(text[:MAX_CHARS])))
+        return self._columns.read(line) or reading
+
+
+def _last_part(text: str) -> str:
+    if "\r" not in text:
+        return text
+    return next((p for p in reversed(text.split("\r")) if p.strip()), "")
+
+
 def series(lines: Iterable[str], limit: int = MAX_READINGS) -> list[Reading]:
     """The readings of many lines, in order, each with the index of its line.
 
     Of more than ``limit`` readings, every second of the older ones is left out, so that the whole
     course is there; the last reading always is.
     """
-    found: list[Reading] = []
+    reader, found = LineReader(), list[Reading]()
     for index, text in enumerate(lines):
-        reading = read_line(text)
+        reading = reader.read(text)
         if reading is None:
             continue
         if len(found) >= max(limit, 2):

@@ -9,7 +9,7 @@ RESULTS = frozenset(
     "loss losses nll ppl perplexity acc accuracy acc1 acc5 top1 top5 bleu sacrebleu chrf meteor "
     "rouge rouge1 rouge2 rougel rougelsum f1 auc auroc auprc mcc matthews pearson spearmanr "
     "spearman miou iou dice wer cer mse rmse mae mape psnr ssim lpips fid elbo bpc bpb bpd reward "
-    "mfu gnorm mpjpe ndcg mrr ap50 ap75 map50 logloss xent crossentropy".split()
+    "rew mfu gnorm mpjpe ndcg mrr ap50 ap75 map50 logloss xent crossentropy".split()
 )
 #: Results only where a separator or a qualifier says so: these are everyday words as well.
 WEAK_RESULTS = frozenset("map precision recall score error err kl r2 em return ap".split())

@@ -33,7 +33,7 @@ def modern_name(name: str) -> str:
 
 
 def seconds_of(text: str) -> float | None:
-    """Seconds of a duration as the metrics report prints it, such as ``13m05s576ms438.079us``.
+    """Seconds of a duration as the metrics report prints it, such as ``02m41s307ms512.250us``.
 
     The report rounds every part of a duration to the nearest whole before it subtracts the whole
     part below it, so a part can be printed one too high: 149,967,211 ns is printed as
