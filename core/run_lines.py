@@ -68,10 +68,14 @@ class Sieve:
 
     def __init__(self, metric_pattern: object = "") -> None:
         self._metric: re.Pattern[str] | None = None
+        self._in_block: re.Pattern[str] | None = None
         self._frames = 0
         if isinstance(metric_pattern, str) and metric_pattern:
             try:
                 self._metric = re.compile(metric_pattern)
+                # Asked of many lines at once; one that names the ends of the text can't be.
+                if "\\A" not in metric_pattern and "\\Z" not in metric_pattern:
+                    self._in_block = re.compile(metric_pattern, re.MULTILINE)
             except re.error:
                 self._metric = None
 
@@ -80,11 +84,15 @@ class Sieve:
         found: list[bool] = []
         for start in range(0, len(texts), _BLOCK):
             block = [text[:MAX_CHARS] for text in texts[start : start + _BLOCK]]
-            low = "\n".join(block).lower()
-            if self._frames or any(needle in low for needle in _NEEDLES):
+            text = "\n".join(block)
+            low = text.lower()
+            if (
+                self._frames
+                or any(needle in low for needle in _NEEDLES)
+                or (self._in_block is not None and self._in_block.search(text))
+                or (self._metric is not None and self._in_block is None)
+            ):
                 found += map(self._tells, block)
-            elif self._metric is not None:
-                found += [self._metric.search(text) is not None for text in block]
             else:
                 found += [False] * len(block)
         return found
@@ -119,6 +127,8 @@ class RunLines(Sequence[LogLine]):
         self._middle_chars = 0
         self._last_chars = 0
         self._sieve = sieve or Sieve()
+        self.ranks: dict[str, None] = {}
+        """The ranks that printed something, in the order of their first line."""
         self.extend(lines)
 
     def append(self, line: LogLine) -> None:
@@ -128,6 +138,7 @@ class RunLines(Sequence[LogLine]):
     def extend(self, lines: Iterable[LogLine]) -> None:
         """Add lines at the end."""
         lines = list(lines)
+        self.ranks.update((line.rank, None) for line in lines if line.rank)
         if not self._first_open:
             self._kept += lines
             self._numbers.extend(range(self._count, self._count + len(lines)))

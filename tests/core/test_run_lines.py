@@ -95,6 +95,8 @@ def test_a_sieve_keeps_a_traceback_with_its_frames_and_no_flood() -> None:
     trace = ["Traceback (most recent call last):", '  File "a.py", line 3', "KeyError: 'x'"]
     keeps = Sieve().keeps([*flood, *trace])
     assert keeps[:300] == [False] * 300 and keeps[300:] == [True] * 3
+    for pattern in ("^acc=(.*)$", r"\Aacc=(.*)\Z", "acc=([0-9])"):
+        assert Sieve(pattern).keeps(["x", "acc=5", "acc"]) == [False, True, False]
     assert Sieve("(").keeps(["a"]) == [False]  # no pattern at all is no reason to fail
     assert Sieve(3).keeps(["loss nan", "info"]) == [True, False]
 
