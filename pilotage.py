@@ -33,7 +33,7 @@ sys.path[:] = [
 import click  # noqa: E402
 
 from core.version import __version__  # noqa: E402
-from tui.commands import bench, diagnose, machine, records, supervise  # noqa: E402
+from tui.commands import bench, diagnose, init, machine, records, supervise  # noqa: E402
 from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
 
 
@@ -50,7 +50,8 @@ def cli(ctx: click.Context) -> None:
     Start here:
       pilotage doctor              what this machine has, what is missing
       pilotage demo                a whole migration on this machine, in a few minutes
-      pilotage run pilotage.toml   supervise a migration of your own
+      pilotage init PROJECT        read a project of your own, and write its pilotage.toml
+      pilotage run PROJECT         supervise its migration
       pilotage                     the list of sessions
 
     A SESSION is an id, the beginning of one, or the path of a session.db file.
@@ -67,6 +68,7 @@ def cli(ctx: click.Context) -> None:
 
 for command in (
     supervise.demo,
+    init.init,
     supervise.run,
     supervise.attach,
     supervise.replay,

@@ -76,7 +76,7 @@ class Metric:
     ``pattern`` is searched in each line of output, and its first group is the number; ``reader``
     names a known form of output and ``key`` the entry in it; ``file`` is a result file that the
     run writes, relative to the project. ``points`` turns a difference of the metric into points
-    (100 for a share of 1).
+    (100 for a share of 1); with 0 the metric has no points, and its relative difference counts.
     """
 
     name: str = ""

@@ -1,0 +1,131 @@
+"""Finding the Python that a project runs in, and asking it what it has. Nothing is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from core.init.facts import Interpreter
+from core.text import clean
+
+LIMIT_S = 15.0
+"""Seconds that an interpreter has to answer in."""
+
+MAX_ASKED = 8
+"""Interpreters that are asked."""
+
+_QUERY = """
+import json, sys
+try:
+    from importlib.metadata import version
+except ImportError:
+    from pkg_resources import get_distribution as _get
+    version = lambda name: _get(name).version
+def ask(name):
+    try:
+        return version(name)
+    except Exception:
+        return None
+print(json.dumps({"python": sys.version.split()[0], "torch": ask("torch"),
+                  "torch_xla": ask("torch_xla") or ask("torch-xla")}))
+"""
+
+
+def find_pythons(root: Path, named: str = "") -> list[Interpreter]:
+    """The interpreters the project may run in, the likeliest first; each has been asked.
+
+    ``named`` is the operator's own choice and then the only one. Otherwise, in this order: an
+    environment in or beside the project, the active environment, ``.python-version``, the name
+    in ``environment.yml``, ``python3`` of the PATH, the Python that Pilotage runs in. The
+    likeliest is the first that has torch.
+    """
+    if named:
+        return [ask(shutil.which(named) or named, "--python")]
+    found: list[Interpreter] = []
+    seen: set[str] = set()
+    for path, source in _candidates(root, os.environ):
+        key = os.path.realpath(Path(path).parent)  # one environment has several names
+        if key in seen or len(found) >= MAX_ASKED:
+            continue
+        seen.add(key)
+        found.append(ask(path, source))
+    return sorted(found, key=lambda p: (bool(p.problem), p.torch is None))
+
+
+def _candidates(root: Path, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for place in (root, root.parent):
+        for name in (".venv", "venv", "env", ".env", "virtualenv", ".conda"):
+            python = place / name / "bin" / "python"
+            if python.is_file():
+                where = "in the project" if place == root else "beside the project"
+                yield str(python), f"{name}, {where}"
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if active := env.get(variable):
+            yield str(Path(active) / "bin" / "python"), f"the active environment (${variable})"
+    yield from _pinned(root)
+    yield from _conda(root)
+    for name in ("python3", "python"):
+        if path := shutil.which(name):
+            yield path, f"{name} of the PATH"
+            break
+    yield sys.executable, "the Python that Pilotage runs in"
+
+
+def _pinned(root: Path) -> Iterator[tuple[str, str]]:
+    try:
+        text = (root / ".python-version").read_text(errors="replace")[:200]
+    except OSError:
+        return
+    match = re.search(r"\d+\.\d+(?:\.\d+)?", text)
+    if match is None:
+        return
+    pyenv = Path.home() / ".pyenv" / "versions" / match[0] / "bin" / "python"
+    if pyenv.is_file():
+        yield str(pyenv), f".python-version ({match[0]})"
+    elif path := shutil.which("python" + ".".join(match[0].split(".")[:2])):
+        yield path, f".python-version ({match[0]})"
+
+
+def _conda(root: Path) -> Iterator[tuple[str, str]]:
+    for file in ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"):
+        try:
+            text = (root / file).read_text(errors="replace")[:20_000]
+        except OSError:
+            continue
+        if match := re.search(r"^name:\s*[\"']?([\w.-]+)", text, re.M):
+            for base in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", ".conda"):
+                python = Path.home() / base / "envs" / match[1] / "bin" / "python"
+                if python.is_file():
+                    yield str(python), f"the conda environment {match[1]} of {file}"
+
+
+def ask(path: str, source: str) -> Interpreter:
+    """Ask one interpreter for its version and for torch, without importing it."""
+    try:
+        done = subprocess.run(
+            [path, "-c", _QUERY],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            stdin=subprocess.DEVNULL,
+            cwd="/",  # not the project: it may have a json.py
+            env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")},
+        )
+        found = json.loads(done.stdout.strip().splitlines()[-1])
+        return Interpreter(
+            path, source, str(found["python"]), found.get("torch"), found.get("torch_xla")
+        )
+    except subprocess.TimeoutExpired:
+        return Interpreter(path, source, problem=f"did not answer within {LIMIT_S:g} s")
+    except OSError as err:
+        return Interpreter(path, source, problem=f"does not start: {err.strerror or err}")
+    except (ValueError, KeyError, IndexError, TypeError):
+        lines = done.stderr.strip().splitlines() or ["it did not answer as a Python"]
+        return Interpreter(path, source, problem=f"does not start: {clean(lines[-1])[:120]}")
