@@ -71,9 +71,20 @@ def _look(thread):
     if reading.parity() and cycle is not None and not cycle.clips:
         before = cycle.grads
         scaling.read_gradients(thread, cycle)
-        if reading.changed(before, cycle.grads):
-            cycle.by_hand = True
-            cycle.note("H")
+        compare_by_hand(cycle, before, cycle.grads)
+
+
+def compare_by_hand(cycle, before, after):
+    """Whether a hand changed the gradients between two readings with no clip between them."""
+    if cycle.clips or not before or not after:
+        if before and cycle.by_hand is None:
+            cycle.by_hand = False
+        return
+    if reading.changed(before, after):
+        cycle.by_hand = True
+        cycle.note("H")
+    elif cycle.by_hand is None:
+        cycle.by_hand = False
 
 
 # --- after -----------------------------------------------------------------------------------

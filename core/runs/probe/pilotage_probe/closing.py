@@ -108,7 +108,7 @@ def _write(cycle, fields, read):
         grad_norm_after=cycle.grads_after,
         grad_norms=cycle.grad_norms,
         clips=found[:SHOWN],
-        by_hand=cycle.by_hand if cycle.grads_after is not None and reading.parity() else None,
+        by_hand=cycle.by_hand,
         signature=cycle.signature(),
         groups=cycle.groups,
         param_norm=cycle.param_norm,

@@ -29,7 +29,8 @@ def named(roots):
         prefix = "%d." % index if several else ""
         for path, module in unwrap(root).named_modules(remove_duplicate=False):
             for name, parameter in module._parameters.items():
-                if parameter is not None:
+                # Of lazy modules: without a shape until their first call.
+                if parameter is not None and "Uninitialized" not in type(parameter).__name__:
                     found.append((prefix + (path + "." if path else "") + name, parameter))
     return found
 

@@ -60,19 +60,20 @@ def after_unscale(args, kwargs, result):
     if thread.open is None or not enabled(args[0]):
         return
     thread.open.unscaled = True
-    if reading.parity():
+    if reading.parity() and not thread.open.clips:
         read_gradients(thread, thread.open)
 
 
 def before_scaler_step(args, kwargs):
     """``GradScaler.step(optimizer)`` begins."""
-    current().scaler_at = current().steps
+    thread = current()
+    thread.scaler_at = (thread.steps, thread.skipped_all)
 
 
 def after_scaler_step(args, kwargs, result):
     """It has ended: if the optimizer did not step, the gradients were not finite."""
     thread = current()
-    if thread.steps == thread.scaler_at and enabled(args[0]):
+    if (thread.steps, thread.skipped_all) == thread.scaler_at and enabled(args[0]):
         skipped(thread)
 
 

@@ -146,9 +146,7 @@ def _read_gradients(cycle, parameters, scale):
         cycle.grads_before = _together(
             [cycle.grads[id(p)] for p in parameters if id(p) in cycle.grads]
         )
-        if not cycle.clips and reading.changed(cycle.grads, found):
-            cycle.by_hand = True
-            cycle.note("H")
+        clipping.compare_by_hand(cycle, cycle.grads, found)
 
 
 def _together(norms):

@@ -87,7 +87,7 @@ class Thread:
         self.stack = []  # ids of optimizers in mid-step, the outermost first
         self.scaled = []  # (scaled loss, loss) from GradScaler.scale, not yet used
         self.scaler = None  # a reference to that scaler
-        self.scaler_at = None  # steps when GradScaler.step began
+        self.scaler_at = None  # (steps, skipped_all) when GradScaler.step began
         self.clipped = None  # the parameters that are being clipped
         self.clips_at = None  # (cycle, number of clips) when a module's own clipping began
         self.norm = None  # (result, norm type) of the last torch.nn.utils.get_total_norm

@@ -1,0 +1,82 @@
+"""torch.compile, with the backend that compiles nothing but traces everything."""
+
+import sys
+
+import torch
+from loop import Change, Skip, batch, gradients, mse, needs, net, section
+
+
+def compiled(what, **options):
+    """``torch.compile``, where this torch has it for this Python."""
+    needs((2, 1), "torch.compile worth the name")
+    if sys.version_info >= (3, 13) and torch.__version__ < "2.6":
+        raise Skip("no torch.compile for this Python")
+    return torch.compile(what, backend="eager", **options)
+
+
+@section
+def model_compiled(told):
+    inner = net()
+    model = compiled(inner)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    told.record("model", root="Sequential", parameters=26)
+    told.record("optimizer", orphaned=0, tensors=4)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = mse(model, *batch())
+        loss.backward()
+        before = gradients(inner.parameters())
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        change = Change(inner.parameters())
+        optimizer.step()
+        told.step(
+            loss=loss.item(), samples=5, grad_norm=before, always=["grad_norm"], **change.done()
+        )
+
+
+@section
+def compiled_in_place(told):
+    model = net()
+    needs((2, 3), "Module.compile")
+    model.compile(backend="eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    told.record("optimizer", orphaned=0, tensors=4)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = mse(model, *batch())
+        loss.backward()
+        before, change = gradients(model.parameters()), Change(model.parameters())
+        optimizer.step()
+        told.step(loss=loss.item(), samples=5, grad_norm=before, **change.done())
+
+
+@section
+def only_inside_a_compiled_function(told):
+    """The model is never seen: what is not known is None, the rest comes from the optimizer."""
+    model = net()
+    loss_of = compiled(lambda x, y: mse(model, x, y), fullgraph=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    told.record("optimizer", orphaned=None, tensors=4)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = loss_of(*batch())
+        loss.backward()
+        before, change = gradients(model.parameters()), Change(model.parameters())
+        optimizer.step()
+        told.step(loss=loss.item(), samples=None, grad_norm=before, **change.done())
+
+
+@section
+def step_compiled(told):
+    """An optimizer's step inside a compiled function is not seen, and compiles in one piece."""
+    needs((2, 3), "compiled optimizers")
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)
+    step = compiled(lambda: optimizer.step(), fullgraph=False)
+    for _ in range(2):
+        optimizer.zero_grad()
+        mse(model, *batch()).backward()
+        change = Change(model.parameters())
+        step()
+        if not change.done()["params_changed"]:
+            raise AssertionError("no step was made")

@@ -1,0 +1,17 @@
+"""Clipping, by whatever call or hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.runs.probe.looping import Seen, compare, run_loop, sections
+
+
+@pytest.fixture(scope="module")
+def seen(python: str, mode: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    return run_loop(tmp_path_factory.mktemp("clipping"), python, "clipping.py", mode)
+
+
+@pytest.mark.parametrize("section", sections("clipping.py"))
+def test_clipping(seen: Seen, section: str) -> None:
+    compare(seen, section)
