@@ -6,6 +6,7 @@ process at a time, and asking must not take it from a run.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -58,7 +59,7 @@ def examine(python: str, home: Path) -> list[Line]:
     lines = [_self()]
     for check in (
         lambda: _runs_python(python),
-        _tpu,
+        lambda: _tpu(python),
         _git,
         _terminal,
         lambda: _home(home),
@@ -171,11 +172,11 @@ def _backend(found: dict[str, str | None]) -> Line:
     return Line("torch_xla", "ok", str(xla))
 
 
-def _tpu() -> list[Line]:
-    chips = sorted(Path("/dev").glob("accel*")) or sorted(
-        p for p in Path("/dev/vfio").glob("*") if p.name.isdigit()
-    )
-    if not chips:
+def _tpu(python: str) -> list[Line]:
+    from core.runs.telemetry import tpu_devices, tpu_now
+
+    nodes = tpu_devices()
+    if not nodes:
         return [
             Line(
                 "TPU chips",
@@ -183,8 +184,21 @@ def _tpu() -> list[Line]:
                 "none on this machine: runs for the target xla-cpu work, and are no TPU figures",
             )
         ]
-    names = ", ".join(str(p) for p in chips)
-    return [Line("TPU chips", "ok", f"{len(chips)} device nodes ({names})")]
+    names = ", ".join(str(p) for p in nodes)
+    lines = [Line("TPU chips", "ok", f"{len(nodes)} device nodes ({names})")]
+    chips, note = asyncio.run(tpu_now(shutil.which(python) or sys.executable))
+    if chips:
+        kinds = ", ".join(sorted({str(chip["kind"]) for chip in chips}))
+        held = sorted({pid for chip in chips for pid in chip.get("pids", [])})
+        text = f"sees {len(chips)} ({kinds}), " + (
+            f"in use by process {', '.join(map(str, held))}" if held else "used by nobody"
+        )
+        lines.append(Line("tpu-info", "ok", text))
+    if note:
+        # What to do stands behind what is missing.
+        text, found, todo = note.partition(" not known. ")
+        lines.append(Line("tpu-info", "note", f"{text} not known" if found else note, todo))
+    return lines
 
 
 def _git() -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from core import events as ev
-from core.events import Event
+from core.events import JSON, Event
 from core.fold import handles
 from core.run_lines import LogLine, RunLines, Sieve
 from core.state_parts import CheckResult, Finding, Measurement, Run, Snapshot, level_name
@@ -115,11 +115,29 @@ def _host_sampled(s: SessionState, e: Event, b: ev.HostSampled) -> None:
     if run := s.runs.get(e.run_id):
         run.telemetry.append((e.ts_us, b))
         _thin(run.telemetry)
-        if b.note and b.note not in run.notices and len(run.notices) < _KEPT_NOTICES:
-            run.notices.append(b.note)
+        _note(run, b.note)
 
 
 _KEPT_SAMPLES, _KEPT_NOTICES, _KEPT_ELISIONS = 4_096, 50, 50
+
+
+def _note(run: Run, text: object) -> None:
+    """Keep a sentence about a run, each once."""
+    if isinstance(text, str) and text and text not in run.notices:
+        del run.notices[_KEPT_NOTICES - 1 :]
+        run.notices.append(text)
+
+
+def _beat(run: Run, record: JSON) -> None:
+    """Of each process's beats only the last stays: a run that is silent for days gives many."""
+    pid = record.get("pid")
+    who = pid if isinstance(pid, int) else None
+    at = run.beat_at.get(who)
+    if at is not None:
+        run.signals[at] = record
+    else:
+        run.beat_at[who] = len(run.signals)
+        run.signals.append(record)
 
 
 def _thin(samples: list[Any]) -> None:
@@ -138,7 +156,14 @@ def _run_stepped(s: SessionState, e: Event, b: ev.RunStepped) -> None:
 @handles(ev.RunSignalled)
 def _run_signalled(s: SessionState, e: Event, b: ev.RunSignalled) -> None:
     if run := s.runs.get(e.run_id):
-        run.signals.extend(b.records)
+        for record in b.records:
+            kind = record.get("k")
+            if kind == "beat":
+                _beat(run, record)
+                continue
+            run.signals.append(record)
+            if kind == "unwatched":
+                _note(run, record.get("text"))
 
 
 @handles(ev.RunEnded)

@@ -71,7 +71,8 @@ class Run:
     ``stalled`` is set while the run is without a sign of life. ``usage`` and ``telemetry`` are
     samples with the time of each (UTC microseconds), thinned out when they become many;
     ``notices`` are sentences about the run that came with its telemetry. ``elided`` says of
-    output that is not in the log, with the event each statement is in.
+    output that is not in the log, with the event each statement is in. Of a process's beats
+    ``signals`` has the last one only; ``beat_at`` says where, by process id.
     """
 
     run_id: str
@@ -86,6 +87,7 @@ class Run:
     lines: RunLines = field(default_factory=RunLines)
     steps: list[JSON] = field(default_factory=list)
     signals: list[JSON] = field(default_factory=list)
+    beat_at: dict[int | None, int] = field(default_factory=dict)
     stalled: RunStalled | None = None
     stalled_ts_us: int = 0
     stalls: int = 0

@@ -22,6 +22,7 @@ from core.recorder.sampling import UsageRate
 from core.runs.launcher import (
     Ended,
     Item,
+    Notice,
     Output,
     Records,
     Reports,
@@ -102,6 +103,8 @@ class Follower:
             return record_events(item)
         if isinstance(item, Reports):
             return [ev.RunSignalled(list(item.records))]
+        if isinstance(item, Notice):
+            return [ev.RunSignalled([{"k": item.kind, "text": item.text}])]
         if isinstance(item, Usage):
             sample = self._usage.take(item, now)
             return [sample] if sample else []

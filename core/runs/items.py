@@ -53,6 +53,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence about the run, such as that the probe can't follow one of its processes."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stalled:
     """No output and no step for ``seconds`` seconds; see ``core.runs.stall``."""
 
@@ -92,4 +100,4 @@ class Ended:
     cause: str = ""
 
 
-Item = Output | Progress | Records | Reports | Usage | Stalled | Resumed | Ended
+Item = Output | Progress | Records | Reports | Usage | Notice | Stalled | Resumed | Ended

@@ -24,6 +24,7 @@ from core.errors import PilotageError
 from core.runs import endings, environment, leftovers, probe_setup, xla_files
 from core.runs.items import Ended as Ended
 from core.runs.items import Item as Item
+from core.runs.items import Notice as Notice
 from core.runs.items import Output as Output
 from core.runs.items import Progress as Progress
 from core.runs.items import Records as Records
@@ -36,6 +37,7 @@ from core.runs.stall import StallWatch
 from core.runs.streams import BATCH_LINES as BATCH_LINES
 from core.runs.streams import PIPE_WAIT_S, Streams
 from core.runs.tail import RecordTail
+from core.runs.unwatched import Survey
 from core.runs.xla_files import XlaFiles
 from core.text import clean
 
@@ -136,9 +138,11 @@ class RunHandle:
         self._xla = XlaFiles(env, spec.cwd, own)
         self._tail: RecordTail | None = None
         self._ranks: RankPipes | None = None
+        self._survey: Survey | None = None
         if spec.probe is not None and spec.probe_dir is not None:
             self._tail = RecordTail(probe_setup.records_dir(spec.probe_dir))
             self._ranks = RankPipes(spec.probe_dir, self._streams.attach)
+            self._survey = Survey(spec.probe_dir)
 
     # --- for the user of a handle ------------------------------------------------------------
 
@@ -252,6 +256,8 @@ class RunHandle:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
         await self._pass_records(last=True)
+        if self._survey is not None:
+            await self._notice(self._survey.close())
         await self._streams.close()
         found = self._stall.look(time.monotonic())
         if isinstance(found, Resumed):  # silence until now is none that can be ended any more
@@ -270,6 +276,9 @@ class RunHandle:
                 endings.mib(said["usage"]), said["processes"], endings.mib(said.get("swap", 0))
             )
             await self._queue.put(usage)
+            if self._survey is not None:
+                await self._pass_records()  # what has said hello must not be taken for unwatched
+                await self._notice(self._survey.look(said.get("pids", ())))
         elif "exit" in said:
             self._exit = endings.Exit.from_status(said)
             self._exited = time.monotonic()
@@ -290,8 +299,14 @@ class RunHandle:
         records = self._tail.finish() if last else self._tail.read()
         if records:
             self._streams.learn(records)
+            if self._survey is not None:
+                self._survey.heard(records)
             self._stall.records(records, time.monotonic())
             await self._queue.put(Records(records))
+
+    async def _notice(self, sentences: list[str]) -> None:
+        for text in sentences:
+            await self._queue.put(Notice("unwatched", text))
 
     async def _tick(self) -> None:
         progress_at = 0.0

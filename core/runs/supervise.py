@@ -36,6 +36,7 @@ else:
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SAMPLE_S = 1.0
 MAX_SEEN = 100_000  # process ids that are remembered
+MAX_PIDS = 256  # that are told with a sample
 AFTER_EXIT_GRACE_S = 0.5  # for what the run left running when it ended by itself
 ORPHAN_GRACE_S = 1.0  # when the recorder is gone: enough for a handler, too short to linger
 
@@ -188,7 +189,7 @@ class Supervisor:
         self.max_rss = max(self.max_rss, used)
         if len(self.seen) < MAX_SEEN:
             self.seen.update(alive)
-        self.say(usage=used, swap=swapped, processes=len(alive))
+        self.say(usage=used, swap=swapped, processes=len(alive), pids=alive[:MAX_PIDS])
 
     def out_of_memory(self) -> dict[str, Any]:
         """What the kernel says of processes that it killed for want of memory during the run."""

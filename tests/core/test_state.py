@@ -289,3 +289,40 @@ def test_amending_voiding_and_restoring_keep_the_history() -> None:
     assert [h["what"] for h in item.history] == ["recorded", "amended", "voided", "restored"]
     moment = next(m for m in scene.state.moments if m.kind == "intervention")
     assert moment.label == "told it to pad"
+
+
+def test_of_many_beats_the_last_of_each_process_stays() -> None:
+    scene = Scene()
+    run_id = scene.start("attempt")
+    for n in range(50):
+        beats = [{"k": "beat", "pid": pid, "steps": n} for pid in (7, 8)]
+        scene.add(ev.RunSignalled([{"k": "hello", "pid": 7}, *beats] if n == 0 else beats), run_id)
+    run = scene.state.runs[run_id]
+    assert [r["k"] for r in run.signals] == ["hello", "beat", "beat"]
+    assert {r["pid"]: r["steps"] for r in run.signals[1:]} == {7: 49, 8: 49}
+
+
+def test_samples_are_thinned_and_notices_kept_once() -> None:
+    scene = Scene()
+    run_id = scene.start("attempt")
+    for n in range(6000):
+        scene.wait(10).add(ev.RunSampled(float(n)), run_id)
+        scene.add(ev.HostSampled(load1=float(n), note="no TPU here"), run_id)
+    scene.add(ev.RunSignalled([{"k": "unwatched", "text": "pid 7 is not watched"}]), run_id)
+    run = scene.state.runs[run_id]
+    assert len(run.usage) <= 4096 and len(run.telemetry) <= 4096
+    values = [sample.rss_mb for _, sample in run.usage]
+    assert values == sorted(values) and values[0] == 0 and values[-1] == 5999
+    assert run.notices == ["no TPU here", "pid 7 is not watched"]
+
+
+def test_output_that_is_not_in_the_log_is_counted() -> None:
+    scene = Scene()
+    run_id = scene.start("attempt")
+    scene.output(run_id, "a")
+    scene.add(ev.RunElided(10, 500, "limit", "10 lines are not stored here."), run_id)
+    scene.add(ev.RunOutput("stdout", ["b"], "1"), run_id)
+    run = scene.state.runs[run_id]
+    assert len(run.lines) == 12 and run.lines[11].rank == "1"
+    assert (run.elided_lines, run.elided_bytes) == (10, 500)
+    assert [body.lines for _, body in run.elided] == [10]

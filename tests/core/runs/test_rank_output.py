@@ -129,7 +129,9 @@ async def test_without_an_answer_all_stays_on_the_shared_pipe(
                 return
 
     monkeypatch.setattr(RankPipes, "take_waiting", broken)
-    found, end = await lines_of(probed(tmp_path, RANKS + "print('rank', os.environ['RANK'])\n"))
+    found, end = await lines_of(
+        probed(tmp_path, RANKS + "os.write(1, b'rank %s\\n' % os.environb[b'RANK'])\n")
+    )
     assert end.exit_code == 0
     assert sorted(found["", "stdout"]) == ["parent waits", "rank 0", "rank 1"]
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from core import doctor
 from core.events import HostSampled
+from core.runs import telemetry
 from core.runs.telemetry import NO_TPU, Telemetry, tpu_devices, tpu_now
 
 # The surface of tpu-info 0.14.2 that is used, with the figures of two v5e chips.
@@ -164,3 +166,26 @@ def test_device_nodes(tmp_path: Path, names: list[str], found: list[str]) -> Non
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert tpu_devices(tmp_path) == [tmp_path / name for name in found]
+
+
+def test_the_doctor_says_what_tpu_info_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def seen(python: str) -> tuple[list[dict[str, Any]], str]:
+        return [{"chip": 0, "kind": "v5e", "pids": [4711]}, {"chip": 1, "kind": "v5e"}], ""
+
+    async def missing(python: str) -> tuple[list[dict[str, Any]], str]:
+        return [], "tpu-info is not installed in py: HBM is not known. py -m pip install tpu-info"
+
+    monkeypatch.setattr(telemetry, "tpu_devices", lambda: [Path("/dev/vfio/0")])
+    monkeypatch.setattr(telemetry, "tpu_now", seen)
+    nodes, line = doctor._tpu(sys.executable)
+    assert nodes.state == "ok" and "/dev/vfio/0" in nodes.text
+    assert (line.state, line.text) == ("ok", "sees 2 (v5e), in use by process 4711")
+    monkeypatch.setattr(telemetry, "tpu_now", missing)
+    _, line = doctor._tpu(sys.executable)
+    assert line.state == "note" and line.text.endswith("HBM is not known")
+    assert line.todo == "py -m pip install tpu-info"
+    monkeypatch.setattr(telemetry, "tpu_devices", list)
+    (line,) = doctor._tpu(sys.executable)
+    assert line.text.startswith("none on this machine")
