@@ -60,21 +60,24 @@ class ResultFile:
             raise PilotageError(
                 f"The result file {self._shown} can't be read: {reason}."
             ) from error
+        found = os.fstat(descriptor)
+        problem = self._problem(found, before)
+        if problem:
+            os.close(descriptor)
+            raise PilotageError(f"The result file {self._shown} {problem}.")
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise PilotageError(f"The result file {self._shown} is no regular file.")
-            if before is not None and _stamp(found) == before:
-                raise PilotageError(
-                    f"The result file {self._shown} was there before the run, which did not write it."
-                )
-            limit = MAX_MB if self._kind() != "json" else MAX_JSON_MB
-            if found.st_size > limit * 1_000_000:
-                raise PilotageError(
-                    f"The result file {self._shown} has {found.st_size / 1e6:.0f} MB; at most "
-                    f"{limit} MB are read."
-                )
             return self._parse(file, setting(config, "key") or setting(config, "name"))
+
+    def _problem(self, found: os.stat_result, before: Stamp | None) -> str:
+        """Why the file is not read, though it could be opened; empty where it is."""
+        if not stat.S_ISREG(found.st_mode):
+            return "is no regular file"
+        if before is not None and _stamp(found) == before:
+            return "was there before the run, which did not write it"
+        limit = MAX_MB if self._kind() != "json" else MAX_JSON_MB
+        if found.st_size > limit * 1_000_000:
+            return f"has {found.st_size / 1e6:.0f} MB; at most {limit} MB are read"
+        return ""
 
     @property
     def _shown(self) -> str:

@@ -13,7 +13,7 @@ from core.readings.reading import MAX_VALUES, VALUE, Reading, tidy_name, to_numb
 _CLOCK = r"(?:\d{1,4} days?, )?(?:\d{1,6}:)?\d{1,2}:\d{2}"
 #: ``37/310 [00:12<01:31, 2.99it/s, loss=2.31]``, also without a known total.
 _TQDM = re.compile(
-    r"(?P<n>\d{1,12})(?:/(?P<total>\d{1,12}|\?))?(?P<counted>it|step|batch)?\s{0,3}"
+    r"(?<![\d.])(?P<n>\d{1,12})(?:\.0)?(?:/(?P<total>\d{1,12}|\?))?(?P<counted>it|step|batch)?\s{0,3}"
     rf"\[\s?(?P<elapsed>{_CLOCK})(?:<(?:{_CLOCK}|\?))?,?\s{{0,3}}"
     r"(?:(?P<rate>\d{1,12}(?:\.\d{1,9})?|\?)\s?(?P<unit>[A-Za-z]{1,12}/s|s/[A-Za-z]{1,12}))?"
     r"(?:,\s{0,3}(?P<postfix>[^\]]{0,1500}))?(?:\]|$)"

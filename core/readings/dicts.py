@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -99,7 +100,11 @@ def _flatten(data: dict[str, Any], before: str, into: dict[str, float], depth: i
 
 def _of_values(reader: str, values: dict[str, float], line: Line) -> Reading | None:
     """A reading of these values, if one of them is a result."""
-    trained = any(words.is_result(n) or words.is_step_time(n) for n in values)
+    trained = any(
+        words.is_result(n, weak=v != int(v) if math.isfinite(v) and abs(v) > 1 else True)
+        or words.is_step_time(n)
+        for n, v in values.items()
+    )
     counted = words.first_of(values, words.STEP_KEYS) is not None
     if not trained and not (counted and _measured(values)):
         return None

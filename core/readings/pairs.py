@@ -71,7 +71,10 @@ _CODE = re.compile(
     r"\s*(?:def|class|return|if|elif|else|for|while|import|from|raise|with|assert|yield|del|lambda"
     r"|print|self\.|>>>|@|#|//|\$|File \"|Traceback)\b|.{0,200}[\w\]]\s?(?:\+=|-=|\*=|==|!=|<=|>=)"
 )
-_OPERATOR = re.compile(r"\s{0,2}(?:[*+/@]\s?[\w(]|\*\*|- ?[A-Za-z_(]\w*\s{0,2}[\[(*+/])")
+_OPERATOR = re.compile(
+    r"[\])]?\s{0,2}(?:[*+/@]\s?[\w(]|\*\*|- ?[A-Za-z_(][\w.]{0,80}\s{0,2}[\[(*+/).])"
+)
+_COMMENT = re.compile(r"\s*(?:#|//|/\*)")
 _DEVICES = frozenset("xla cuda cpu gpu tpu device v_num".split())
 #: Words that are no part of a name, a counter or a label, at most, and against one pair.
 _MAX_LOOSE = 12
@@ -102,7 +105,7 @@ class _Scan:
 def read_pairs(line: Line) -> Reading | None:
     """The reading of a line of names and values, or null where it is no line of training."""
     text = line.text
-    if _CODE.match(text):
+    if _CODE.match(text) or text.endswith((";", "{", "(", "=")):
         return None
     scan = _Scan()
     if head := _PHASE_HEAD.match(text):
@@ -111,7 +114,7 @@ def read_pairs(line: Line) -> Reading | None:
         scan.step, scan.total, scan.anchored = int(head[3]), int(head[4]), True
         text = text[head.end() :]
     _Pass(text, scan).run()
-    if not _is_reading(scan):
+    if not _is_reading(scan) or (not scan.values and _COMMENT.match(text)):
         return None
     where = dict(line.where)
     if scan.phase:
@@ -170,6 +173,8 @@ class _Pass:
                 kind = "word"
             if kind == "open":
                 self.calls.append(adjacent == "word" and token[0] == "(")
+                if self.calls[-1]:
+                    self._drop()
             elif kind == "close":
                 if self.calls:
                     self.calls.pop()
@@ -364,7 +369,9 @@ class _Pass:
             scan.values.setdefault(name, value)
         self.last = name
         result = words.is_result(name, weak=joined) or name == "step_time_s"
-        scan.strong = scan.strong or (result and joined and _plausible(name, value, unit))
+        scan.strong = scan.strong or (
+            result and joined and _plausible(name, value, f"{token[0]}{unit}")
+        )
         scan.known = scan.known or (result and known and not joined)
         scan.joined = scan.joined or joined or (bar and unit == "%")
 
@@ -391,11 +398,12 @@ class _Pass:
         return low in words.QUALIFIERS or words.is_result(tidy_name(low), weak=False)
 
 
-def _plausible(name: str, value: float, unit: str) -> bool:
-    """``precision: 32`` is a number format, ``error: 404`` a status."""
+def _plausible(name: str, value: float, text: str) -> bool:
+    """``precision: 32`` is a number format, ``error: 404`` a status, ``score = 0`` a beginning."""
     if words.is_result(name, weak=False) or name == "step_time_s":
         return True
-    return unit == "%" or -1.0 <= value <= 1.0 or value != int(value)
+    written_out = "." in text or "e" in text  # 1.0 is a share, 1 is a number of something
+    return "%" in text or (written_out and not (abs(value) > 1 and value.is_integer()))
 
 
 def _unit_of_name(qual: str) -> str:

@@ -12,13 +12,15 @@ RESULTS = frozenset(
     "rew mfu gnorm mpjpe ndcg mrr ap50 ap75 map50 logloss xent crossentropy".split()
 )
 #: Results only where a separator or a qualifier says so: these are everyday words as well.
-WEAK_RESULTS = frozenset("map precision recall score error err kl r2 em return ap".split())
+WEAK_RESULTS = frozenset("map precision recall score error err kl r2 em return ap returns".split())
+#: Of these, the ones that are results with a word beside them only (``test error``).
+_NEED_A_WORD = frozenset("error err return returns".split())
 #: A setting, not a result, whatever else the name says (``loss_weight``, ``target_acc``).
 SETTINGS = frozenset(
     "weight weights coef coeff coefficient alpha beta gamma scale scaling scaler smoothing "
     "threshold thresh target goal fn func function type kind name every interval freq frequency "
     "patience max min num n weighting reduction margin clip size eps epsilon decay warmup tol "
-    "tolerance required factor".split()
+    "tolerance required factor count counts code limit status offset".split()
 )
 #: Names that belong in front of a head noun.
 QUALIFIERS = frozenset(
@@ -94,7 +96,9 @@ def is_result(name: str, *, weak: bool = True) -> bool:
     if any(p in RESULTS or _LOSS_LIKE.match(p) for p in parts):
         return True
     if any(p in WEAK_RESULTS for p in parts):
-        return weak or any(p in PHASES or p in ("mean", "avg", "top1", "top5") for p in parts)
+        if any(p in PHASES or p in ("mean", "avg", "average", "episode", "ep") for p in parts):
+            return True
+        return weak and not any(p in _NEED_A_WORD for p in parts)
     return name in ("exact_match", "r2_score")
 
 

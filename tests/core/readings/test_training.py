@@ -497,6 +497,13 @@ NO_READING = [
     "accuracy: see below (section 4)",
     "nan",
     "| epoch | loss |",
+    "# Step 2.",
+    "score = 0",
+    "err = 1;",
+    "shards_map = [1] * len(shape)",
+    "loss = (1.0 - self.config.eps) * loss + eps_i * smooth_loss",
+    "ious = box_iou(targets[idx], targets)[0][0]",
+    '{"none": 0, "score": 2, "choice": 8}',
 ]
 
 
