@@ -65,6 +65,15 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def size(n_bytes: float) -> str:
+    """An amount of memory or data in powers of 1024: ``640 KB``, ``12 MB``, ``1.4 GB``."""
+    for power, unit in ((3, "GB"), (2, "MB")):
+        if n_bytes >= 1024**power:
+            value = n_bytes / 1024**power
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{n_bytes / 1024:.0f} KB"
+
+
 def count(n: int, noun: str) -> str:
     """``1 file``, ``3 files``."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 from textual.app import ComposeResult
 
@@ -9,13 +11,16 @@ from core.attempts import outcome
 from core.state_parts import Run
 from tui.panes.line import Line
 from tui.panes.pane import Pane
+from tui.panes.run_notes import metric_words, note_lines
 from tui.panes.run_series import RunSeries, reference_for
 from tui.theme import Palette, palette
 from tui.view import View
 from tui.widgets.log_view import LogView
 from tui.widgets.plot import LinePlot
 from tui.widgets.plot_data import Series
-from tui.wording import count, one_line, span
+from tui.wording import count, one_line, size, span
+
+_CONSOLE = Console(width=80, color_system=None, legacy_windows=False)  # only wraps
 
 OFTEN_STEPS = 2000
 """Steps up to which the plot is drawn at every redraw; a longer one only once a second."""
@@ -54,7 +59,7 @@ class RunPane(Pane):
         self._draw_plot(run, series, view)
         log = self.query_one(LogView)
         log.empty = "No output yet." if run.running else "The run printed nothing."
-        log.set_lines(run.lines, version=run.run_id)
+        log.set_lines(run.lines, version=run.run_id, ranks=run.lines.ranks)
 
     def _follow(self, run: Run) -> RunSeries:
         series = self._series.setdefault(run.run_id, RunSeries())
@@ -80,7 +85,8 @@ class RunPane(Pane):
         stamp = (
             run.run_id, int(lasted), len(run.steps), len(run.lines), run.running, log.chip_text,
             len(view.state.checks), len(view.state.findings), self.size.width, self.app.theme,
-            log.rank_text,
+            log.rank_text, run.result is not None, len(run.notices), run.elided_lines, len(run.usage),
+            run.stalled_ts_us if run.stalled else 0,
         )  # fmt: skip
         if stamp == self._told:
             return
@@ -88,16 +94,19 @@ class RunPane(Pane):
         below = log.chip_text or count(len(run.lines), "line")
         self.retitle(run_title(run, lasted), " · ".join(filter(None, (log.rank_text, below))))
         colours = palette(self.app)
-        text = status_text(run, series, colours)
+        width = max(20, self.size.width - 2)
+        lines = [status_text(run, series, colours, width)]
         if not run.running and run.started.purpose == "attempt":
             result = outcome(view.state, run)
             style = {"passed": colours.ok, "loud": colours.bad, "silent": colours.bad}.get(
                 result.kind, colours.warn
             )
-            text.append(f"\n{_SIGN.get(result.kind, '·')} {result.kind}", style)
+            text = Text(f"{_SIGN.get(result.kind, '·')} {result.kind}", style)
             said = one_line(result.text, 300)
             text.append(f"  {said}" if said != result.kind else "", colours.plain)
-        self.query_one(Line).show(text)
+            lines += text.wrap(_CONSOLE, width)[:2]
+        lines += note_lines(run, view.now_us, colours, width)
+        self.query_one(Line).show(Text("\n").join(lines))
 
     def _draw_plot(self, run: Run, series: RunSeries, view: View) -> None:
         plot = self.query_one(LinePlot)
@@ -138,20 +147,26 @@ def run_title(run: Run, lasted_s: float) -> str:
     return f"run #{run.number} · {one_line(started.purpose, 12)}{of} · {span(lasted_s)}"
 
 
-def status_text(run: Run, series: RunSeries, colours: Palette) -> Text:
-    """Step, loss, rate, compiles and how it ended, in a line; unknown figures are left out."""
+def status_text(run: Run, series: RunSeries, colours: Palette, width: int = 400) -> Text:
+    """How it stands or ended, step, loss, rate, compiles, memory and metric; what is unknown is
+    left out. An item that does not fit into ``width`` cells goes to the next line."""
     text = Text()
+    used = 0
 
-    def item(name: str, value: str, style: object = None) -> None:
-        text.append("  " if text else "", colours.muted)
+    def item(name: str, value: str) -> None:
+        nonlocal used
+        cells = cell_len(f"{name} {value}") + 2
+        text.append("  " if used + cells <= width else "\n", colours.muted)
+        used = used + cells if used + cells <= width else cells - 2
         text.append(f"{name} ", colours.muted)
-        text.append(value, style or colours.strong)  # type: ignore[arg-type]
+        text.append(value, colours.strong)
 
     if run.ended is not None:
         how, good = ending(run)
         text.append(how, colours.ok if good else colours.bad)
     else:
         text.append("running", colours.info)
+    used = text.cell_len
     if series.last_step:
         item("step", f"{series.last_step:,}")
     if series.last_loss is not None:
@@ -160,6 +175,12 @@ def status_text(run: Run, series: RunSeries, colours: Palette) -> Text:
         item("it/s", f"{series.rate:.3g}")
     if series.compiles is not None:
         item("compiles", str(series.compiles))
+    if run.running and run.usage:
+        item("mem", size(run.usage[-1][1].rss_mb * 2**20))
+    elif run.ended is not None and run.ended.max_rss_mb:
+        item("peak mem", size(run.ended.max_rss_mb * 2**20))
+    if run.result is not None and run.result.value is not None:
+        item(*metric_words(run.result))
     return text
 
 
