@@ -28,6 +28,7 @@ from core.levels import FAIL
 from core.money import agent_cost
 from core.state import SessionState
 from core.state_parts import Intervention, Run
+from sessions import derive_runs
 from sessions.chain import GENESIS
 from sessions.tables import BY_NAME
 
@@ -65,6 +66,7 @@ class _Raw:
 
     usage: Rows = field(default_factory=list)
     signals: Rows = field(default_factory=list)
+    runs: dict[str, Rows] = field(default_factory=lambda: {n: [] for n in derive_runs.TABLES})
 
 
 def iso(ts_us: int | None) -> str | None:
@@ -86,6 +88,9 @@ def derive(events: Iterable[Event]) -> Derived:
         state.apply(event)
         head, first_seq = event.hash, first_seq or event.seq
         body = event.body
+        if event.run_id in state.runs:
+            for table, row in derive_runs.rows_of(event, iso(event.ts_us)):
+                raw.runs[table].append(row)
         if isinstance(body, AgentUsed):
             raw.usage.append((event.seq, iso(event.ts_us), *body.payload().values()))
         elif what := _SIGNALS.get(type(body)):
@@ -117,6 +122,7 @@ def derive(events: Iterable[Event]) -> Derived:
         "operator_time": [
             (gap, TAIL_S, seconds / 60) for gap, seconds in effort(state).active_s.items()
         ],
+        **raw.runs,
         "moment": [
             (n, m.seq, iso(m.ts_us), m.kind, m.label, m.ref) for n, m in enumerate(state.moments, 1)
         ],
@@ -190,9 +196,12 @@ def _run(r: Run) -> tuple[Any, ...]:
         end.reason if end else None,
         end.exit_code if end else None,
         end.signal if end else None,
+        end.cause if end else None,
         end.max_rss_mb if end and r.seconds is not None else None,
         len(r.steps),
         len(r.lines),
+        r.elided_lines,
+        r.stalls,
         _not_nan(result.value) if result else None,
         result.source if result else None,
         result.how if result else None,

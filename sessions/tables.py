@@ -122,9 +122,12 @@ duration_s | REAL | seconds from start to end
 reason | TEXT | exited, signalled, stopped, time limit, cut off, not started
 exit_code | INTEGER | null unless the process ended by itself
 signal | TEXT | name of the signal that ended it
+cause | TEXT | what stands behind the end where it is known or likely: out of memory, terminated ...
 max_rss_mb | REAL | largest resident memory of its processes, MB
 steps | INTEGER | optimizer steps the probe recorded
-lines | INTEGER | lines of output
+lines | INTEGER | lines of output that it printed
+lines_not_stored | INTEGER | those of them that are not in the log: see run_note
+stalls | INTEGER | how many times it went without output and without a step for too long
 metric | REAL | the project's metric as it was read when the run had ended; null: none was found, or it is nan
 metric_source | TEXT | the line of output or the result file it was read from
 metric_how | TEXT | the pattern, reader or key that matched
@@ -327,6 +330,59 @@ what | TEXT | attached, detached, paused, resumed or beat
 gap_s | INTEGER PRIMARY KEY | seconds between two acts up to which the time between counts
 tail_s | INTEGER | seconds counted after the last act
 active_minutes | REAL | minutes
+""",
+    ),
+    _table(
+        "run_sample",
+        "what the processes of a run used, every 10 s and at large changes",
+        f"""
+seq | INTEGER NOT NULL | the event run.sampled
+at | TEXT | its time
+run_id | {_RUN} | the run
+rss_mb | REAL | resident memory of all its processes, MiB; shared pages count for each
+swap_mb | REAL | what of them is swapped out, MiB
+processes | INTEGER | number of processes
+""",
+    ),
+    _table(
+        "host_sample",
+        "the machine during a run, every 10 s",
+        f"""
+seq | INTEGER NOT NULL | the event host.sampled
+at | TEXT | its time
+run_id | {_RUN} | the run that went on
+cpu_pct | REAL | percent of all CPUs' time since the sample before
+load1 | REAL | load average over one minute
+mem_used_mb | REAL | memory that is not available, MiB
+mem_total_mb | REAL | memory, MiB
+swap_used_mb | REAL | swap in use, MiB
+disk_free_mb | REAL | room on the disk of the worktree, MiB
+""",
+    ),
+    _table(
+        "chip_sample",
+        "a TPU chip during a run, as tpu-info tells",
+        f"""
+seq | INTEGER NOT NULL | the event host.sampled
+at | TEXT | its time
+run_id | {_RUN} | the run that went on
+chip | INTEGER | the chip's number on this machine, from 0
+kind | TEXT | v5e, v6e ...
+hbm_used_mb | REAL | memory of the chip in use, MiB; null: not known
+hbm_total_mb | REAL | memory of the chip, MiB
+duty_pct | REAL | percent of the time in which the chip was at work
+pids | TEXT | processes that hold it
+""",
+    ),
+    _table(
+        "run_note",
+        "what is to be said of a run besides its output: silence, lost output, unwatched processes",
+        f"""
+seq | INTEGER NOT NULL | the event it is in
+at | TEXT | its time
+run_id | {_RUN} | the run
+kind | TEXT | stalled, silent compile, went on, output not stored, unwatched, telemetry
+text | TEXT | the sentence
 """,
     ),
     _table(

@@ -70,6 +70,10 @@ def story(session_id: str = "demo-1130-a7f3") -> Story:
     put(ev.InterventionVoided("i2", "a slip", "ada"), "console:c1")
     put(ev.MarkerPlaced("lunch", "ada"), "console:c1")
     put(ev.RunStarted(4, "attempt", "python train.py", "xla-cpu", 1), run_id="run4", tree="t3")
+    put(ev.RunSampled(812.5, 3), run_id="run4", tree="t3")
+    chips = [{"chip": 0, "kind": "v5e", "hbm_used_mb": 2048.0, "duty_pct": 0.5, "pids": [7]}]
+    put(ev.HostSampled(12.5, 0.5, chips=chips), run_id="run4", tree="t3")
+    put(ev.RunElided(5, 100, "limit", "5 lines are not stored here."), run_id="run4", tree="t3")
     put(ev.RunEnded("exited", 0, duration_s=2.5), run_id="run4", tree="t3")
     put(ev.FindingRecategorised("f2", "C3", "seen before", "ada"), "console:c1")
     put(ev.FindingResolved("f2", "gone in #4"))

@@ -209,7 +209,7 @@ def test_any_damage_is_a_sentence_or_harmless(db: Path) -> None:
     whole = db.read_bytes()
     rng = random.Random(7)
     found = 0
-    for _ in range(60):
+    for _ in range(80):
         damaged = bytearray(whole)
         start = rng.randrange(len(damaged))
         damaged[start : start + 200] = rng.randbytes(len(damaged[start : start + 200]))

@@ -81,10 +81,30 @@ def test_every_foreign_key_points_somewhere(db: Path) -> None:
         ("attempt", "run"),
         ("check_run", "check_result"),
         ("check_run", "run"),
+        ("chip_sample", "run"),
         ("finding", "run"),
+        ("host_sample", "run"),
         ("intervention", "run"),
         ("intervention_change", "intervention"),
+        ("run_note", "run"),
+        ("run_sample", "run"),
     }
+
+
+def test_samples_and_notes_of_runs(db: Path) -> None:
+    rebuild(db)
+    (sample,) = rows(db, "SELECT run_id, rss_mb, swap_mb, processes FROM run_sample")
+    assert tuple(sample.values()) == ("run4", 812.5, 0.0, 3)
+    (host,) = rows(db, "SELECT cpu_pct, load1, mem_used_mb FROM host_sample")
+    assert tuple(host.values()) == (12.5, 0.5, None)
+    (chip,) = rows(
+        db, "SELECT chip, kind, hbm_used_mb, hbm_total_mb, duty_pct, pids FROM chip_sample"
+    )
+    assert tuple(chip.values()) == (0, "v5e", 2048.0, None, 0.5, "7")
+    (note,) = rows(db, "SELECT run_id, kind, text FROM run_note")
+    assert tuple(note.values()) == ("run4", "output not stored", "5 lines are not stored here.")
+    (run,) = rows(db, "SELECT lines, lines_not_stored, stalls FROM run WHERE run_id = 'run4'")
+    assert tuple(run.values()) == (5, 5, 0)
 
 
 def test_the_attempts_and_how_they_came_out(db: Path) -> None:

@@ -299,7 +299,7 @@ def test_large_bulk_payloads_are_compressed_and_others_stay_readable(path: Path)
         assert kinds == ["blob", "text", "text"]
         (packed,) = log.connection.execute("SELECT payload FROM event WHERE seq = 1").fetchone()
         assert len(packed) < len(json.dumps(lines)) / 4
-        assert json.loads(unpack(packed)) == {"stream": "stdout", "lines": lines}
+        assert json.loads(unpack(packed)) == {"stream": "stdout", "lines": lines, "rank": ""}
         assert next(log.events()).body == RunOutput("stdout", lines)
 
 
