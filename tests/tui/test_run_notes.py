@@ -29,9 +29,9 @@ async def test_a_stalled_run_says_since_when_and_where_until_it_moves(tmp_path: 
         run_id = running(c)
         stall = ev.RunStalled(904, 900, "loading", 41, "compile", False, "train.py:40")
         c.append(NewEvent(stall, "recorder", run_id, "", START_US + 600_000_000))
-        await c.shows("stalled for ", "last step 41", "compile at train.py:40")
+        await c.shows("stalled ", "last step 41", "compile at train.py:40")
         c.append(NewEvent(ev.RunResumed(950), "recorder", run_id))
-        await gone(c, "stalled for ")
+        await gone(c, "stalled ")
 
 
 async def test_memory_metric_and_output_not_kept_are_shown(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_compile_that_goes_on_is_said_to_be_alive() -> None:
     run = Run("r1", 1, 0, "", ev.RunStarted(1, "attempt", "x"))
     run.stalled = ev.RunStalled(900, 900, doing="compile", alive=True)
     run.stalled_ts_us = 1_000_000
-    assert stall_words(run, 61_000_000) == "no output for 16:00 · compile · still at work"
+    assert stall_words(run, 61_000_000) == "no output 16:00 · compile · still at work"
 
 
 def test_sizes_are_written_in_the_largest_unit_that_fits() -> None:

@@ -37,12 +37,12 @@ def notes(run: Run, now_us: int, colours: Palette) -> list[tuple[str, str, Style
 
 
 def stall_words(run: Run, now_us: int) -> str:
-    """``stalled for 15:04 · last step 41 · compile at train.py:40``; no output and no step, that is."""
+    """``stalled 15:04 · last step 41 · compile at train.py:40``; no output and no step, that is."""
     stall = run.stalled
     if stall is None:
         return ""
     silent_s = stall.seconds + max(0, now_us - run.stalled_ts_us) / 1e6
-    words = [f"{'no output' if stall.alive else 'stalled'} for {span(silent_s)}"]
+    words = [f"{'no output' if stall.alive else 'stalled'} {span(silent_s)}"]
     if stall.last_step is not None:
         words.append(f"last step {stall.last_step:,}")
     if stall.doing or stall.at:
