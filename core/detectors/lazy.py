@@ -11,6 +11,7 @@ import re
 from core import records_view as view
 from core.body import JSON
 from core.detectors.base import MIN_STEPS, WARMUP_STEPS, Detector, Look, Sighting, detector
+from core.detectors.places import compiled_at, read_at
 
 #: Per step; PyTorch/XLA's metrics analysis.
 MAX_RATE = 0.5
@@ -92,7 +93,7 @@ class Recompiles(Detector):
             return None  # the operator is the cause, and aten_fallback says so
         return Sighting(
             "the graph is compiled again in every step",
-            evidence + lines,
+            evidence + (compiled_at(at) if evidence else []) + lines,
             "Give every batch the same shapes (pad to a fixed length, weight instead of "
             "indexing with a mask) and keep changing Python numbers out of the graph.",
             threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
@@ -190,6 +191,11 @@ class SlowExecution(Detector):
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
         lines = at.matching(self._LINE, 2)
+        for report in reversed(view.records(at.run, "xla_metrics")[-1:]):
+            time = view.table(view.table(report.get("metrics")).get("ExecuteTime"))
+            total, samples = view.number(time.get("total")), view.count(time.get("samples"))
+            if total and samples and total / samples > MAX_EXECUTE_S:
+                lines.insert(0, f"{samples} executions took {total / samples:.0f} s on the average")
         if not lines:
             return None
         return Sighting(
@@ -281,7 +287,7 @@ class HostTransfers(Detector):
             return None
         return Sighting(
             "the host reads a tensor in every step",
-            evidence + lines,
+            evidence + (read_at(at, steps) if evidence else []) + lines,
             "Find .item(), print(tensor), float(loss) or a branch on a tensor in the loop; read "
             "every few steps instead, or add a step closure.",
             threshold=f"in > {MAX_RATE:g} of the steps after {MIN_STEPS} steps",

@@ -120,7 +120,7 @@ class LossConstant(Detector):
 class LossNotFinite(Detector):
     """The loss, the gradient norm or a parameter is NaN or infinite."""
 
-    NAME, CATEGORY = "not_finite", "C5"
+    NAME, CATEGORY = "nan", "C5"
     SOURCE = "public case nan (bf16 masks filled with the float32 minimum); any such value"
     _FIELDS = (
         ("loss", "loss"),

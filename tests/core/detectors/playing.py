@@ -19,12 +19,12 @@ from core.body import Body
 from core.events import FindingOpened
 from core.findings import detect
 from core.recorder.items import end_and_drain, end_event, record_events
-from core.runs.launcher import Ended, Launcher, Output, Records, RunSpec
+from core.runs.launcher import Ended, Launcher, Output, Records, Reports, RunSpec
 from core.state import SessionState
 from core.state_parts import Run
 from tests.core.scene import Scene
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).resolve().parent / "programs"
 #: The compiler's optimisations are not what is tried here, and cost most of the time.
 ENV = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": "--xla_backend_optimization_level=0"} | {
     "OMP_NUM_THREADS": "1"
@@ -70,15 +70,12 @@ def fold(scene: Scene, run_id: str, bodies: list[Body]) -> Played:
         state.apply(event)
     for body in bodies:
         state.apply(scene.add(body, run_id, scene.tree))
-        _look(played, state)
+        for finding in detect(state, run_id):
+            if finding.finding_id not in state.findings:
+                played.opened[finding.detector] = finding
+                played.at_step[finding.detector] = len(state.runs[run_id].steps)
+                state.apply(scene.add(finding, run_id, scene.tree))
     return played
-
-
-def _look(played: Played, state: SessionState) -> None:
-    for finding in detect(state, played.run_id):
-        if finding.detector not in played.opened:
-            played.opened[finding.detector] = finding
-            played.at_step[finding.detector] = len(state.runs[played.run_id].steps)
 
 
 async def play(
@@ -108,6 +105,7 @@ async def play(
             probe="light",
             probe_dir=Path(tempfile.mkdtemp(prefix=f"{program}-", dir=place)),
             time_limit_s=LIMIT_S,
+            xla_debug=True,
         )
     )
     bodies: list[Body] = []
@@ -117,6 +115,8 @@ async def play(
                 bodies.append(ev.RunOutput(item.stream, item.lines))
             elif isinstance(item, Records):
                 bodies += record_events(item)
+            elif isinstance(item, Reports):
+                bodies.append(ev.RunSignalled(list(item.records)))
             elif isinstance(item, Ended):
                 bodies.append(end_event(item, ""))
     finally:

@@ -91,8 +91,8 @@ def test_a_loss_of_few_digits_needs_more_readings() -> None:
 def test_what_is_not_finite_says_when_it_last_was(field: str) -> None:
     breaks = each(**{field: lambda s: 1.5 + s["n"] if s["n"] < 7 else "nan"})
     found = attempt(breaks)
-    assert kinds(found) == {("not_finite", "C5")}
-    first, last = found["not_finite"].evidence
+    assert kinds(found) == {("nan", "C5")}
+    first, last = found["nan"].evidence
     assert first.startswith("step 7: ")
     assert first.endswith(" nan")
     assert last.endswith(" 7.5 in step 6, the last finite one")

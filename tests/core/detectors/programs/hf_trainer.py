@@ -1,7 +1,7 @@
-"""A faithful run of Hugging Face's Trainer: a tiny BERT, padded to one length, evaluated by epoch.
+"""A faithful run of Hugging Face's Trainer: a tiny BERT, texts of one length, evaluated by epoch.
 
-The first argument is where it may write. With ``sdpa`` the library itself looks at the attention
-mask in each forward pass, to see whether it masks anything: a read of the device.
+The first argument is where it may write. With ``mask`` the texts have attention masks, and the
+library itself looks in each forward pass whether they mask anything: a read of the device.
 """
 
 import sys
@@ -10,7 +10,6 @@ import torch
 import transformers
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-attention = "sdpa" if "sdpa" in sys.argv else "eager"
 transformers.set_seed(0)
 config = BertConfig(
     vocab_size=40,
@@ -25,12 +24,15 @@ config = BertConfig(
 def samples(count):
     for _ in range(count):
         tokens = torch.randint(1, 40, (12,))
-        tokens[int(torch.randint(4, 12, ())) :] = 0
-        yield {"input_ids": tokens, "attention_mask": (tokens != 0).long(), "labels": tokens[0] % 2}
+        masked = {}
+        if "mask" in sys.argv:
+            tokens[int(torch.randint(4, 12, ())) :] = 0
+            masked = {"attention_mask": (tokens != 0).long()}
+        yield {"input_ids": tokens, "labels": tokens[0] % 2, **masked}
 
 
 trainer = Trainer(
-    BertForSequenceClassification._from_config(config, attn_implementation=attention),
+    BertForSequenceClassification(config),
     TrainingArguments(
         output_dir=sys.argv[1],
         num_train_epochs=3,
