@@ -197,3 +197,32 @@ async def test_many_ranks_at_once_come_in_batches(tmp_path: Path) -> None:
     for rank in range(8):
         own = [x for o in outputs if o.rank == str(rank) for x in o.lines]
         assert own == [f"line {i}" for i in range(50)]
+
+
+async def test_torchrun_with_a_rank_that_crashes_at_once(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(
+        "import os, sys, time\n"
+        "rank = os.environ['RANK']\n"
+        "print('hello from', rank)\n"
+        "if rank == '1':\n    raise ValueError('rank one is broken')\n"
+        "print('waiting', end='', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node=2", "prog.py"]
+    wanted = spec(
+        tmp_path,
+        command,
+        probe="light",
+        probe_dir=tmp_path / "p",
+        env={"OMP_NUM_THREADS": "1"},
+        time_limit_s=120,
+    )
+    found, end = await lines_of(wanted)
+    assert (end.reason, end.exit_code) == ("exited", 1)
+    assert found["0", "stdout"] == ["hello from 0", "waiting"]
+    assert found["1", "stdout"] == ["hello from 1"]
+    assert found["1", "stderr"][0] == "Traceback (most recent call last):"
+    assert found["1", "stderr"][-1] == "ValueError: rank one is broken"
+    assert ("0", "stderr") not in found or "rank one" not in " ".join(found["0", "stderr"])
+    assert any("prog.py FAILED" in line for line in found["", "stderr"])  # torchrun's own words
