@@ -258,7 +258,7 @@ def look(pid: int, probe_code: str) -> Process | None:
         process,
         out=b"PILOTAGE_PROBE_OUT" in env,
         pythonpath=pythonpath,
-        before=_shadow(pythonpath or "", probe_code),
+        before=_shadow(pythonpath or "", probe_code, place / "cwd"),
     )
 
 
@@ -276,11 +276,11 @@ def _read(path: Path) -> bytes:
         return file.read(MAX_READ)
 
 
-def _shadow(pythonpath: str, probe_code: str) -> str:
+def _shadow(pythonpath: str, probe_code: str, cwd: Path) -> str:
     for entry in pythonpath.split(os.pathsep)[:100]:
         if entry == probe_code:
             return ""
-        directory = Path(entry)
+        directory = cwd / entry
         if entry and (
             (directory / "sitecustomize.py").is_file() or (directory / "sitecustomize").is_dir()
         ):

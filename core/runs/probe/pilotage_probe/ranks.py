@@ -19,6 +19,8 @@ def find(tid, own):
     if found is not None and found[2] == "torch_xla":
         _by_thread[tid] = found
         return found
+    if found is None and _process[2] == "torch.distributed":
+        found = _process  # its group has been taken down; the rank stays what it was
     _process = found or _by_environment() or _spawned() or (None, None, None)
     return _by_thread.get(tid, _process) if found is None else found
 
