@@ -26,9 +26,19 @@ class Command:
     edits: list[str] = field(default_factory=list)
 
 
+SWITCH = "USE_TORCH_XLA"
+"""transformers and accelerate train on XLA wherever torch_xla is installed, unless this is 0."""
+
+
 def reference_command(entry: Entry, scripts: Scripts, gpu: bool) -> Command:
     """The command as the project has it, for the machine at hand: ``gpu`` is whether it has one."""
     made = Command(env=dict(entry.env))
+    if uses_xla_by_itself(entry, scripts):
+        made.env[SWITCH] = "0"
+        made.notes.append(
+            f"{SWITCH}=0 keeps transformers and accelerate off XLA, which they take where torch_xla "
+            "is installed: the reference would not be one."
+        )
     words = list(entry.words)
     script = scripts.get(entry.script) if entry.script else None
     if script is not None and script.parser == "HfArgumentParser" and len(words) <= 3:
@@ -50,6 +60,7 @@ def target_command(entry: Entry, reference: Command, scripts: Scripts) -> Comman
     made = Command()
     words = _words_of(reference.text, entry)
     made.env = {k: v for k, v in reference.env.items() if not _GPU_ENV.fullmatch(k)}
+    itself = made.env.pop(SWITCH, None) is not None
     made.env["PJRT_DEVICE"] = "CPU"
     if entry.launcher:
         made.notes.append(
@@ -69,6 +80,10 @@ def target_command(entry: Entry, reference: Command, scripts: Scripts) -> Comman
         )
         where = f"{script.path}:{device.line}" if script else "the script"
         made.notes.append(f"{device.name} is an option of {where}{known}: teach it xla.")
+    elif itself:
+        made.notes.append(
+            "The same command: transformers and accelerate take the XLA device by themselves."
+        )
     else:
         made.notes.append(
             "The same command: nothing on its command line names a device. The migration decides "
@@ -77,6 +92,12 @@ def target_command(entry: Entry, reference: Command, scripts: Scripts) -> Comman
     made.text = _text(entry.cwd, [], words)
     made.edits = list(reference.edits)
     return made
+
+
+def uses_xla_by_itself(entry: Entry, scripts: Scripts) -> bool:
+    """Whether the program trains through transformers or accelerate."""
+    near = scripts.closure(entry.script) if entry.script else []
+    return any(s.framework in ("transformers Trainer", "accelerate") for s in near)
 
 
 def replace_words(entry: Entry, words: list[str]) -> Entry:

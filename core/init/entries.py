@@ -104,8 +104,10 @@ def _of_main(script: Script) -> Entry:
     parts = script.path.removesuffix(".py").split("/")
     if parts[-1] == "__main__" and len(parts) > 1:
         words = ("python", "-m", ".".join(parts[:-1]))
-    elif len(parts) > 1 and any(name.startswith(".") for _, name in script.module.imports):
-        words = ("python", "-m", ".".join(parts))  # relative imports need the package
+    elif len(parts) > 1 and any(
+        name.startswith((".", f"{parts[0]}.")) for _, name in script.module.imports
+    ):
+        words = ("python", "-m", ".".join(parts))  # it imports its own package
     return Entry(words, f"{script.path}:{script.main}", "main", script=script.path)
 
 
@@ -131,7 +133,7 @@ def _readme(text: str, path: str) -> Iterator[Entry]:
             fenced = "" if fenced else (mark[2].lower() or "text")
             continue
         inside = fenced in ("bash", "sh", "shell", "console", "text", "zsh", "shellsession")
-        if inside or (not fenced and re.match(r"(?: {4}|\t)\S", line)):
+        if inside or (not fenced and re.match(r"(?: {4}|\t)\s*\S", line)):
             block.append(Line(number, re.sub(r"^\s*[$>%]\s+", "", line.strip())))
         else:
             yield from _block(block, path)

@@ -53,6 +53,11 @@ def lower_is_better(name: str) -> bool:
     return bool(known) and known[-1] in LOWER
 
 
+def has_phase(name: str) -> bool:
+    """Whether a name says of what the metric is: ``test``, ``valid``, ``train`` ..."""
+    return any(w in PHASES for w in words(name))
+
+
 def is_share(name: str) -> bool:
     """Whether the metric is mostly given as a share of 1 (or in percent)."""
     return bool(set(words(name)) & SHARES) and not lower_is_better(name)
@@ -73,4 +78,5 @@ def worth(name: str) -> int:
 
 def tidy(text: str) -> str:
     """A metric's name for people, out of the text before a value: ``Test Accuracy`` ..."""
-    return re.sub(r"[\s_:=/]+", " ", text).strip(" -|,;()[]").strip()
+    found = re.sub(r"[\s_:=/]+", " ", text).strip(" -|,;()[]").strip()
+    return " ".join(w.lower() if w.istitle() and w.isalpha() else w for w in found.split(" "))

@@ -16,7 +16,7 @@ from core.init import metric_names as names
 from core.init.facts import Entry, MetricPlace
 from core.init.result_paths import PathReader, dict_keys, writes
 from core.init.script import Script, Scripts
-from core.init.templates import Hole, Part, last_line, parts_of, pattern_for, sample_line
+from core.init.templates import NUMBER, Hole, Part, last_line, parts_of, pattern_for, sample_line
 from core.readings.training import read_line
 from core.risk.module import FUNCTIONS, Module, constant, dotted, keyword
 from core.text import clean
@@ -41,7 +41,7 @@ def find_metrics(entry: Entry | None, scripts: Scripts) -> list[MetricPlace]:
         near = 5 if script.path == entry.script else 0
         for place in (
             *_printed(script),
-            *_trainer(script, scripts, entry),
+            *_trainer(script, entry),
             *_lightning(script),
             *_written(script, paths),
         ):
@@ -141,7 +141,7 @@ def _place(
     kind = name if names.is_metric(name) else _expression(hole.node)
     function = _function(script.module, call)
     phase = _phase(name, text, function)
-    full = name if not phase or phase in names.words(name) else f"{phase} {name}"
+    full = name if not phase or names.has_phase(name) else f"{phase} {name}"
     lower = names.lower_is_better(kind)
     share = names.is_share(kind)
     return MetricPlace(
@@ -246,7 +246,7 @@ def _dict_line(script: Script, call: ast.Call, keys: list[str]) -> Iterator[Metr
 def _keyed(script: Script, node: ast.AST, key: str) -> MetricPlace:
     function = _function(script.module, node)
     phase = _phase(key, "", function)
-    score = names.worth(key if not phase or phase in names.words(key) else f"{phase} {key}")
+    score = names.worth(key if not phase or names.has_phase(key) else f"{phase} {key}")
     call = node if isinstance(node, ast.Call) else None
     return MetricPlace(
         name=names.tidy(key),
@@ -261,37 +261,80 @@ def _keyed(script: Script, node: ast.AST, key: str) -> MetricPlace:
 # --- frameworks ----------------------------------------------------------------------------------
 
 
-def _trainer(script: Script, scripts: Scripts, entry: Entry) -> Iterator[MetricPlace]:
-    """The HF Trainer prints one dict a log step; ``evaluate`` prints ``eval_...`` at its end."""
+def _trainer(script: Script, entry: Entry) -> Iterator[MetricPlace]:
+    """The HF Trainer: what ``log_metrics`` prints, what ``save_metrics`` writes, and the dicts.
+
+    While it trains, each evaluation is printed as a dict. After that nothing is, unless the program
+    prints it (the progress bar that prints is gone).
+    """
     if script.framework != "transformers Trainer":
         return
     module = script.module
+    keys = [*_computed(script), "loss"]
+    for call in (*module.methods("log_metrics"), *module.methods("save_metrics")):
+        split = constant(call.args[0]) if call.args else None
+        if not isinstance(split, str) or not re.fullmatch(r"\w{1,20}", split):
+            continue
+        for key in keys if split != "train" else ["loss"]:
+            place = _keyed(script, call, f"{split}_{key}")
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "log_metrics":
+                pattern = rf"{split}_{key}\s+=\s+{NUMBER}"
+                line = f"  {split}_{key}            =     0.8125"
+                yield replace(place, pattern=pattern, key="", line=line)
+            elif output := _option(entry, "--output_dir"):
+                file = f"{output.removeprefix('./').rstrip('/')}/{split}_results.json"
+                yield replace(place, file=file, score=place.score - 20)
     evaluates = [c for c in module.methods("evaluate") if "trainer" in dotted(c.func).lower()]
-    strategies = (
-        "eval_strategy",
-        "evaluation_strategy",
-        "--eval_strategy",
-        "--evaluation_strategy",
-    )
-    configured = [c for c in module.calls if any(keyword(c, s) is not None for s in strategies[:2])]
-    asked = [w for w in entry.words if w.split("=")[0] in strategies]
-    if not evaluates and not configured and not asked:
-        for call in module.methods("train"):
-            if "trainer" in dotted(call.func).lower():
-                place = replace(_keyed(script, call, "train_loss"), reader="hf dict")
-                yield replace(place, line="{'train_runtime': 1.0, 'train_loss': 0.8125}")
-                return
-        return
-    at: ast.AST = evaluates[-1] if evaluates else configured[0] if configured else module.tree
-    prefix = "eval"
-    if evaluates and isinstance(
-        value := constant(keyword(evaluates[-1], "metric_key_prefix")), str
-    ):
-        prefix = value
-    for key in [*_computed(script), "loss"]:
-        full = f"{prefix}_{key}"
-        place = replace(_keyed(script, at, full), reader="hf dict")
-        yield replace(place, line=f"{{'{full}': 0.8125, 'epoch': 3.0}}")
+    prefix = next((v for c in evaluates if (v := keyword(c, "metric_key_prefix"))), None)
+    split = constant(prefix) if isinstance(constant(prefix), str) else "eval"
+    during = _evaluates_while_training(module, entry)
+    places: list[ast.expr] = [*evaluates] or ([during] if during is not None else [])
+    for at in places:
+        shown = during is not None or _is_printed(module, at)
+        note = () if shown else ("It is printed only with --disable_tqdm True, or by a print.",)
+        for key in keys:
+            place = replace(_keyed(script, at, f"{split}_{key}"), reader="hf dict", notes=note)
+            line = f"{{'{split}_{key}': 0.8125, 'epoch': 3.0}}"
+            yield replace(place, line=line, score=place.score - (0 if shown else 30))
+    for call in module.methods("train"):
+        if "trainer" in dotted(call.func).lower():
+            place = replace(_keyed(script, call, "train_loss"), reader="hf dict")
+            yield replace(place, line="{'train_runtime': 1.0, 'train_loss': 0.8125}")
+
+
+def _option(entry: Entry, name: str) -> str:
+    for index, word in enumerate(entry.words):
+        if word.startswith(name + "="):
+            return word.partition("=")[2]
+        if word == name and index + 1 < len(entry.words):
+            return entry.words[index + 1]
+    return ""
+
+
+def _evaluates_while_training(module: Module, entry: Entry) -> ast.expr | None:
+    names = ("eval_strategy", "evaluation_strategy")
+    for call in module.calls:
+        for name in names:
+            if constant(value := keyword(call, name)) not in (None, "no"):
+                return value
+    if any(_option(entry, f"--{name}") not in ("", "no") for name in names):
+        return next(iter(module.methods("train")), None)
+    return None
+
+
+def _is_printed(module: Module, call: ast.expr) -> bool:
+    """``print(trainer.evaluate())``, or of the name it is given to."""
+    parent = module.parents.get(call)
+    targets: set[str] = set()
+    if isinstance(parent, ast.Assign):
+        targets = {t.id for t in parent.targets if isinstance(t, ast.Name)}
+    for other in module.calls:
+        func = other.func
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if name in PRINTS:
+            if any(a is call or (isinstance(a, ast.Name) and a.id in targets) for a in other.args):
+                return True
+    return False
 
 
 def _computed(script: Script) -> list[str]:
@@ -339,4 +382,4 @@ def _written(script: Script, paths: PathReader) -> Iterator[MetricPlace]:
             if names.is_metric(key):
                 place = _keyed(script, node, key)
                 # What is printed can be followed while the run goes on, so it comes first.
-                yield replace(place, file=path, score=place.score - 8)
+                yield replace(place, file=path, score=place.score - 20)

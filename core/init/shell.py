@@ -165,7 +165,7 @@ def parse(words: list[str], source: str, kind: str) -> Entry | None:
     ``NAME=value``.
     """
     env: dict[str, str] = {}
-    words = [w for w in words if w not in ("$@", "${@}", "$*", "$@;")]
+    words = [w for w in words if not re.fullmatch(r"\$(?:[@*]|\{[@*](?::\d+)?\})", w)]
     while words:
         first = words[0].lstrip("@-") if kind == "makefile" else words[0]
         match = _ASSIGN.fullmatch(first)

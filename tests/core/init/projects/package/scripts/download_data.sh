@@ -1,0 +1,2 @@
+#!/usr/bin/env bash
+python -m textcls.data --out data/
