@@ -71,6 +71,8 @@ class ErrorDetector(Detector):
     PATTERN: ClassVar[str] = ""
     TITLE: ClassVar[str] = ""
     NEXT: ClassVar[str] = ""
+    #: Its words stand in many errors, so another kind that fits the lines below comes first.
+    GENERIC: ClassVar[bool] = False
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
@@ -134,8 +136,8 @@ def speaker(error: str) -> type[ErrorDetector]:
 
     The exception's own line decides if it can, then the lines that follow it.
     """
-    for words in (error.split("\n", 1)[0], error):
+    for words, generic in ((error.split("\n", 1)[0], False), (error, True)):
         for cls in KINDS:
-            if cls.PATTERN and re.search(cls.PATTERN, words):
+            if cls.PATTERN and (generic or not cls.GENERIC) and re.search(cls.PATTERN, words):
                 return cls
     return KINDS[-1]

@@ -155,7 +155,7 @@ class RestoreFailed(ErrorDetector):
         r"|Ran out of input|invalid load key|persistent[_ ]id|cannot pickle|[Cc]an't pickle|inline_container\.cc"
         r"|[Cc]heckpoint .{0,60}(?:corrupt|not found|incomplete|truncat|invalid|mismatch)|unexpected pos \d+"
         r"|(?:Failed|Unable) to (?:load|restore|save|read|write) .{0,40}(?:checkpoint|state|weights)|(?:Missing|no) shard"
-        r"|CheckpointException|tree structures? .{0,30}(?:not match|mismatch)|rendezvous.{0,30}(?:save|checkpoint)"
+        r"|KeyError: .{0,80}(?:\.weight|\.bias|_state|state_dict|checkpoint)|CheckpointException|tree structures? .{0,30}(?:not match|mismatch)|rendezvous.{0,30}(?:save|checkpoint)"
     )
     TITLE = "a checkpoint can't be written or restored"
     NEXT = "Save tensors after moving them to the CPU, or load with map_location='cpu'."
@@ -176,7 +176,7 @@ class CudaAssumed(ErrorDetector):
         r"|CUDA (?:devices|tensors?)|on (?:a )?CUDA|needs? (?:a )?(?:GPU|CUDA)|requires? (?:a |an )?(?:GPU|CUDA|NVIDIA)|GPU (?:is|was) (?:not|required)"
         r"|Attempting to deserialize object on a CUDA device|cuda\.is_available\(\)|is_cuda|Expected a '?(?:cuda|xla)\S* "
         r"|[Ee]xpected all tensors to be on the same device|Input tensor is not an XLA tensor"
-        r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|[Ii]nput type .{0,60} and weight type|different devices|same device"
+        r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|Check failed: xtensor|[Ii]nput type .{0,60} and weight type|different devices|same device"
         r"|(?:is|are) on (?:the )?(?:cpu|xla|cuda)\S* .{0,40}(?:but|and) .{0,60}(?:is|are) on|cannot pin |pin_memory"
         r"|number of devices \(\d+\) is different|No inf checks were recorded|forked subprocess|No backend type associated with device"
         r"|Unsupported device|device index|invalid device ordinal|setup doesn't support bf16|BF16.{0,30}(?:GPU|CUDA)"
@@ -262,6 +262,7 @@ class LazyError(ErrorDetector):
     """The lazy-tensor runtime failed."""
 
     NAME, CATEGORY = "lazy_runtime_error", "C4"
+    GENERIC = True
     SOURCE = "measured on torch_xla 2.9.0: a CPU backward before the first XLA device breaks a later XLA backward"
     PATTERN = (
         r"device_ready_queues_|torch_xla/csrc|xla::|PjRt|XlaRuntimeError|INTERNAL: |Internal: |INVALID_ARGUMENT: |Invalid argument: "

@@ -12,7 +12,7 @@ _KEYS = re.compile(
     r"(?:missing|unexpected|unused|unmatched)(?:_| )(?:adapter |lora )?keys?\b|were not used when initializing"
     r"|were not initialized from the (?:model )?checkpoint|(?:adapter|lora)\S* keys? .{0,40}not (?:found|loaded|matched)"
     r"|keys? (?:in|of) (?:the )?(?:checkpoint|state_dict|state dict) .{0,40}(?:not|missing|ignored|skipped|unmatched)"
-    r"|\b0 (?:of|/) ?\d+ (?:keys|tensors|weights|parameters)\b.{0,30}(?:load|match|restor)"
+    r"|\b0 ?(?:of|/) ?\d+ (?:\w+ )?(?:keys|tensors|weights|parameters|params)\b.{0,30}(?:load|match|restor)"
     r"|(?:loaded|matched|restored) 0 (?:of|/) ?\d+",
     re.IGNORECASE,
 )
@@ -32,7 +32,7 @@ _OWN = re.compile(r"\bat (?:\./|\.\./|/|out|output|checkpoint|ckpt|save|runs?/|e
 _SAME_AS_BASE = re.compile(
     r"(?:identical|equal|the same|same|bit-?identical|unchanged|matches|no different|no difference)\b.{0,60}\b(?:base|pretrained|original|initial|before (?:training|finetuning|fine-tuning)|untrained)\b"
     r"|\b(?:base|pretrained|original) (?:model|weights|checkpoint)\b.{0,40}\b(?:identical|equal|same|diff\w* ?[:=]? ?0(?:\.0+)?(?:e[+-]?\d+)?\b)"
-    r"|(?:max|mean|l2|abs|total)\S* ?(?:diff\w*|delta|distance|change)\b.{0,40}(?:base|pretrained|initial|before)\w*\W{1,4}0(?:\.0+)?(?:e[+-]?\d+)?(?!\.?\d)"
+    r"|(?:max|mean|l2|abs|total|rel)\S* ?(?:abs\w*|rel\w*|l2)? ?(?:diff\w*|delta|distance|change|error)\b.{0,40}(?:base|pretrained|initial|before)\w*(?: \w+)?\W{1,4}0(?:\.0+)?(?:e[+-]?\d+)?(?!\.?\d)"
     r"|(?:checkpoint|saved|reloaded|adapter|lora\S*)\b.{0,60}\b(?:has no effect|all zeros?|are zero|equals? (?:the )?(?:base|initial|init)|is the base model)"
     r"|\b0 (?:of|/) ?\d+ (?:tensors|parameters|weights|keys) (?:differ|changed)"
     r"|(?:checkpoint|weights|parameters) .{0,30}hash .{0,30}(?:unchanged|same as|equals)",
@@ -106,7 +106,7 @@ class EqualsBase(OutputDetector):
                 )
             body = [n for n in names if not _BY_RIGHT.search(n)]
             wrapped = [n for n in body if _WRAPPED.search(n)]
-            loaded_none = re.search(r"\b0 (?:of|/) ?\d+|(?:loaded|matched|restored) 0", text)
+            loaded_none = re.search(r"\b0 ?(?:of|/) ?\d+|(?:loaded|matched|restored) 0", text)
             own = _OWN.search(text) or "resum" in text or "restor" in text
             if (
                 wrapped
@@ -129,7 +129,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _EXPECTED = re.compile(
-    r"\b(?:expected|should be|instead of|of|vs\.?|but|reference|full model|want(?:ed)?|model (?:is|has|size))\b",
+    r"\b(?:expected|should be|instead of|of|vs\.?|but|reference|full|original|base|source|pretrained|want(?:ed)?|model (?:is|has|size))\b",
     re.IGNORECASE,
 )
 _ZERO = re.compile(

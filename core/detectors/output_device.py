@@ -24,6 +24,7 @@ _FELL_BACK = re.compile(
     r"(?:fall(?:s|ing|en)? ?back|fell back|default(?:s|ing)|revert(?:s|ing)|switch(?:ed|ing)) (?:back )?(?:to|on(?:to)?) (?:the )?"
     r"(?:host(?:'s)? )?(?:PJRT )?CPU"
     r"|runtime devices?\W{1,4}\[?'?CPU:0|real_devices\W{1,6}CPU:0|xla_real_devices.{0,20}CPU:0"
+    r"|\bdevice_type\(\)\W{1,4}'?CPU\b|xla_device_hw\S*\W{1,4}'?CPU\b"
     r"|PJRT_DEVICE\W{1,3}CPU\b.{0,40}(?:instead|expected|no TPU)"
 )
 
@@ -195,3 +196,32 @@ class ChipIdle(OutputDetector):
         # A bar over epochs: losses of many steps are printed within each of its ticks.
         steps = [r for r in log.rows if r.step is not None and not _BAR.search(r.text)]
         return None if len(steps) > 2 * done else line
+
+
+_AMP = re.compile(
+    r"GradScaler is enabled, but CUDA is not available|device_type of 'cuda', but CUDA is not available"
+    r"|amp.{0,40}CUDA is not available|CUDA is not available.{0,4}\s*Disabling|autocast.{0,60}cuda.{0,60}(?:disabl|no effect)",
+    re.IGNORECASE,
+)
+
+
+@detector
+class CudaLeftIn(OutputDetector):
+    """CUDA's mixed precision is asked for where there is no CUDA, and switched off."""
+
+    NAME, CATEGORY = "cuda_left_in", "C2"
+    SOURCE = "torch's own warning; on XLA autocast('cuda') computes in float32 (measured on 2.9.0)"
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        lines = log.matching(_AMP, 3, "cuda is not available", "autocast")
+        if not lines:
+            return None
+        evidence, at = quote(lines)
+        return Sighting(
+            "mixed precision of CUDA is left in and switched off",
+            evidence,
+            "Use torch.autocast('xla', dtype=torch.bfloat16) without a GradScaler.",
+            threshold="any",
+            at=at,
+        )

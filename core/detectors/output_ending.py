@@ -61,7 +61,7 @@ _EXITED = re.compile(
     r"|\bexit ?code\s*[:=]?\s*\(?(-?\d+)|non-zero exit status (-?\d+)", re.IGNORECASE
 )  # fmt: skip
 _KILLED = re.compile(
-    r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
+    r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|^\[\d+\]\s+[-+]?\s*\d+ (?:killed|Killed)\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
     r"|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
     r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b"
 )

@@ -15,7 +15,8 @@ from functools import lru_cache
 
 #: A number that is not part of a word or of another number: 1, -2.5e-3, 124,439,808, nan.
 _NUMBER = re.compile(
-    r"(?<![\w.])([-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)"
+    r"(?<![\w.])(?<!xla:)(?<!XLA:)(?<!tpu:)(?<!TPU:)(?<!cpu:)(?<!CPU:)(?<!cuda:)"
+    r"([-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)"
     r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|infinity|Infinity)(?![\w.]))"
 )
 _UNIT = re.compile(r"\s?(%|[A-Za-zµ]+(?:/[A-Za-z]+)?)(?![A-Za-z_]*\s*[=:_(])")
@@ -80,8 +81,12 @@ def fields(text: str) -> tuple[Field, ...]:
         if follow and text[end : follow.start()].strip(" ") == "/":
             of, end = number(follow.group(1)), follow.end()
         unit = _UNIT.match(text, end)
-        if not key and found and _glued(text, found[-1], match.start()):
-            key = f"{found[-1].key} {found[-1].text}".strip()
+        if not key and found:
+            between = text[found[-1].pos + len(found[-1].text) : match.start()]
+            if _ARROW.match(between):
+                key = found[-1].key  # 124.4M -> 163.0M: two values of one key
+            elif _glued(text, found[-1], between):
+                key = f"{found[-1].key} {found[-1].text}".strip()
         found.append(
             Field(key, number(match[1]), match[1], unit[1] if unit else "", of, match.start())
         )
@@ -100,10 +105,12 @@ def _key(before: str) -> str:
     return _SPACE.sub(" ", key).strip(" :=-#*.").lower()[-KEY_CHARS:]
 
 
-def _glued(text: str, last: Field, start: int) -> bool:
-    """Whether the last number belongs to a name, as in ``top-5: 0.9``."""
-    between = text[last.pos + len(last.text) : start]
-    return last.pos > 0 and text[last.pos - 1] in "-@" and not between.strip(" :=")
+_ARROW = re.compile(r"^\s?\w{0,10}\s*(?:->|→|=>|-->)\s*$")
+
+
+def _glued(text: str, last: Field, between: str) -> bool:
+    """Whether the last number belongs to a name, as in ``top-5: 0.9`` or ``logits[0] 0.9``."""
+    return last.pos > 0 and text[last.pos - 1] in "-@[" and not between.strip(" :=]")
 
 
 _DURATION = re.compile(

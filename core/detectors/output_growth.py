@@ -72,9 +72,11 @@ _STEP_TIME = re.compile(
     r"|^(?:avg |mean )?dt$|\bstep dt\b"
 )
 _SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
-_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline)\b|\b(after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
+_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
 #: A step that takes so many times as long as before is another step. Ours.
 SLOWER = 2.0
+#: Of three to eight readings, that only rise.
+MUCH_SLOWER = 3.0
 
 
 @detector
@@ -84,7 +86,7 @@ class StepsSlowDown(OutputDetector):
     NAME, CATEGORY = "step_time_regression", "C4"
     SOURCE = (
         "public case step_time_regression (pytorch/pytorch#74424): 3.1 times as long after loading the "
-        "optimizer. Ours: twice as long, by a label or in the last third of 9 readings"
+        "optimizer. Ours: twice as long, by a label or in the last third of 9 readings; three times over fewer that only rise"
     )
     SAME_FAULT = ("recompile", "transfer_per_step", "no_step_boundary", "compile_too_slow")
     MEASURED = ("dt",)
@@ -121,9 +123,14 @@ class StepsSlowDown(OutputDetector):
 
     @staticmethod
     def _drift(log: LogLook) -> tuple[list[Line], float] | None:
-        times = series(log, lambda _: True, 9, _is_step_time)
+        times = series(log, lambda _: True, 3, _is_step_time)
         for found in times:
             values = [v for r in found.readings if (v := _seconds(r.row, r.field)) is not None]
+            if len(values) < 9:
+                rising = all(b > a for a, b in itertools.pairwise(values))
+                if rising and values[-1] >= MUCH_SLOWER * values[0]:
+                    return [r.row.line for r in found.readings], values[-1] / values[0]
+                continue
             third = len(values) // 3
             # The first steps compile and are slow: a healthy run gets faster, never slower.
             early, mid, late = (statistics.median(values[i * third : (i + 1) * third]) for i in range(3))  # fmt: skip
@@ -178,7 +185,7 @@ class MemoryGrows(OutputDetector):
     NAME, CATEGORY = "rss_slope", "C4"
     SOURCE = (
         "public case rss_slope (pytorch/xla#4863: 0.5 to 13.8 in two steps, then killed). Ours: at least "
-        "doubled and 256 MiB more, growing in both halves, over 6 readings (3 if it was killed)"
+        "doubled and 256 MiB more, growing in both halves, over 6 readings (4 with a unit, 3 if it was killed)"
     )
     SAME_FAULT = ("rss_slope", "no_step_boundary")
     MEASURED = ("rss_mb",)
@@ -186,7 +193,10 @@ class MemoryGrows(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         killed = bool(log.having("kill", "137", "signal 9", "oom")) and log.ending.kind == "killed"
-        for found in series(log, _is_memory, 3 if killed else 6, _has_size):
+        for found in series(log, _is_memory, 3 if killed else 4, _has_size):
+            units = all(r.field.unit for r in found.readings)
+            if len(found.readings) < 6 and not (killed or units):
+                continue
             values = [r.value * _FACTOR.get(r.field.unit.lower()[:1], 1.0) for r in found.readings]
             if not self._grows(values, any(r.field.unit for r in found.readings)):
                 continue
@@ -269,6 +279,7 @@ _SAID_NOT = re.compile(
 _STAMP = re.compile(r"(?<!\d)(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d\d):(\d\d):(\d\d)(?!\d|:)")
 _STILL = re.compile(r"\b0/(\d+) \[((?:\d+:)?\d+:\d\d)<\?|\b\d+/\d+ \[[\d:]+<[^\]]{1,40}, (\d{4,}(?:\.\d+)?)s/(?:it|step|batch)")  # fmt: skip
 _WAITS = re.compile(r"mark_step|torch_xla\.sync|wait_device_ops|rendezvous|all_reduce|barrier|_run_step_closures|mesh_reduce|block_until_ready")  # fmt: skip
+_COLLECTIVE = re.compile(r"rendezvous|\bxm\.save|\b(?:while|when|at|in|during) (?:the )?(?:sav|checkpoint)\w*|all_gather|all_reduce|all-reduce|mesh_reduce|\bgather\b|\bbarrier\b", re.I)  # fmt: skip
 #: Seconds without a step that are no pause any more. Ours.
 STILL_S = 1800.0
 
@@ -290,11 +301,16 @@ class Stalled(OutputDetector):
         if not lines:
             return None
         evidence, at = quote(lines)
+        collective = any(_COLLECTIVE.search(line.text) for line in lines)
         return Sighting(
             "the run stalls: no step for a long time",
             evidence,
-            "Look with py-spy dump where it waits; a loop traced into one graph, or a collective "
-            "that not every replica reaches, are the usual causes.",
+            "Let every replica reach the same collective, save and rendezvous: none of them may "
+            "stand under a condition on the rank."
+            if collective
+            else "Look with py-spy dump where it waits; a loop traced into one graph, or a "
+            "collective that not every replica reaches, are the usual causes.",
+            category="C3" if collective else "",
             threshold=f"said by the log, or {STILL_S / 60:g} min without a step",
             at=at,
         )

@@ -56,7 +56,7 @@ _AGAIN = re.compile(
 )
 _AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
 _FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
-_COMPILES = re.compile(r"\b(?:uncached ?compiles?|compiles|compilations?|num compiles?|compile count|graphs compiled|n compiles?)$")  # fmt: skip
+_COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs)$")  # fmt: skip
 #: Compilations of one function that are more than its shapes at start and end explain. Ours.
 MANY_COMPILES = 5
 
@@ -100,11 +100,21 @@ class CompilesAgain(OutputDetector):
                     return [(metric[0], f"{metric[1].text} (in {xla.steps} steps)")]
                 if counter:
                     return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
+        fresh, cached = xla.count("UncachedCompile") or 0, xla.count("CachedCompile")
+        if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
+            no, counter = xla.counters["UncachedCompile"]
+            return [
+                (no, counter.text),
+                (xla.counters["CachedCompile"][0], xla.counters["CachedCompile"][1].text),
+            ]
         for found in series(log, lambda key: bool(_COMPILES.search(key))):
-            steps = found.span
-            if steps >= MIN_STEPS and found.values[-1] - found.values[0] > MAX_RATE * steps:
-                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
-            if len(found.readings) >= 5 and found.key != "compile" and all(0 < v < 5 for v in found.values[2:]) and found.same:  # fmt: skip
+            steps, values = found.span, found.values
+            rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
+            later = values[2:]  # the first two steps compile in a healthy run
+            each = (
+                len(later) >= 3 and all(0 < v <= 20 and v == int(v) for v in later) and found.same
+            )
+            if rising or each:
                 return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
         return []
 
@@ -302,7 +312,8 @@ class ReadsEachStep(OutputDetector):
 _FALLS = re.compile(
     r"(aten::\w[\w.]*)\S{0,3} .{0,80}(?:fall(?:s|ing)? ?back|not (?:currently )?(?:supported|lowered|implemented)).{0,80}(?:CPU|cpu|host)"
     r"|(?:fall(?:s|ing)? ?back|fallback(?: ops?)?|not lowered|unlowered)\b.{0,80}?(aten::\w[\w.]*)"
-    r"|['\"](aten::\w[\w.]*)['\"]\s?:\s?[1-9]\d*|\b(aten::\w[\w.]*)\s*[:=]\s*[1-9]\d*\b"
+    r"|['\"](aten::\w[\w.]*)['\"]\s?:\s?[1-9]\d*|\b(aten::\w[\w.]*)(?:\s*[:=]\s*|\s+)[1-9]\d*\b",
+    re.IGNORECASE,
 )
 _SCALAR = "aten::_local_scalar_dense"
 #: Operators whose result's shape depends on the values: they can't be in a graph at all, and each

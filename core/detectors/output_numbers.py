@@ -8,6 +8,7 @@ import re
 from core.detectors.base import OutputDetector, Sighting, detector
 from core.detectors.output_fields import Field
 from core.detectors.output_look import (
+    Line,
     LogLook,
     Row,
     in_order,
@@ -43,7 +44,7 @@ class NotANumber(OutputDetector):
 
     NAME, CATEGORY = "nan", "C5"
     SOURCE = "public case nan (pytorch/xla#4152: bf16 masks filled with the float32 minimum); any"
-    SAME_FAULT = ("not_finite",)
+    SAME_FAULT = ()
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
@@ -91,7 +92,7 @@ def _bad(_: Row, field: Field) -> bool:
 
 _EXTREMES = {2**63 - 1, 2**63, 2**31 - 1, 2**31, 2**64 - 1}
 _INDEX = re.compile(r"\b(?:pred(?:iction|icted)?s?|idx|index|indices|argmax|token(?: ids?)?|label|class|id|ids|target|output)\b")  # fmt: skip
-_LIMIT = re.compile(r"max|min|limit|len|length|seed|size|rows|budget|steps|timeout")
+_LIMIT = re.compile(r"\b(?:max|min)\b|limit|\blen|length|seed|size|rows|budget|steps|timeout")
 _SHARE = re.compile(r"\b(?:acc(?:uracy)?|prob(?:ability)?|f1|auc|precision|recall|iou|miou|dice)\b")
 
 
@@ -174,7 +175,7 @@ class Saturated(OutputDetector):
         return None
 
 
-_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brand(?:om|n|int)?\b|\brng\b|\bperm(?:utation)?\b|\bsampled?\b|\baug\w*\b|\bshuffle")  # fmt: skip
+_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brand\w*|\brng\b|\bperm(?:utation)?\b|\bsampled?\b|\baug\w*\b|\bshuffle")  # fmt: skip
 _OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|std|draw|value|id|index|idx|kept|zeros?|nonzero|count|state)\b|noise|rand|rng|perm")  # fmt: skip
 _NOT_A_DRAW = re.compile(r"\b(?:seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
 
@@ -197,15 +198,32 @@ class DrawRepeats(OutputDetector):
             }
             if found.same and len(steps) >= 3 and found.values[0] not in (0.0, 1.0):
                 evidence, at = quote(found.readings)
-                return Sighting(
-                    f"{found.key} is the same in every step",
-                    evidence,
-                    "Let the seed enter the graph as an input: torch_xla's own RNG state, or a "
-                    "torch_xla.sync() per step, and no Python number that is traced in.",
-                    threshold="one value in at least 3 steps",
-                    at=at,
-                )
+                return self._say(found.key, evidence, at)
+        hashes: dict[str, list[Line]] = {}
+        for line in log.having("hash", "checksum", "crc", "digest", "md5"):
+            m = _HASH.search(line.text)
+            if m and _RANDOM.search(line.text.lower()):
+                hashes.setdefault(m[1], []).append(line)
+        if len(hashes) == 1 and len(lines := next(iter(hashes.values()))) >= 3:
+            evidence, at = quote(lines)
+            return self._say("what is drawn", evidence, at)
         return None
+
+    @staticmethod
+    def _say(what: str, evidence: list[str], at: tuple[int, ...]) -> Sighting:
+        return Sighting(
+            f"{what} is the same in every step",
+            evidence,
+            "Let the seed enter the graph as an input: torch_xla's own RNG state, or a "
+            "torch_xla.sync() per step, and no Python number that is traced in.",
+            threshold="one value in at least 3 steps",
+            at=at,
+        )
+
+
+_HASH = re.compile(
+    r"(?:hash|checksum|crc|digest|md5)\b[^:=]{0,24}[:=]?\s*(?:0x)?([0-9a-f]{5,64})\b", re.I
+)
 
 
 def _drawn(key: str) -> bool:

@@ -128,6 +128,8 @@ _DIFFER = re.compile(
     r"|(?:mismatch|divergence|diverged|differ\w*)\b.{0,40}\b(?:between|across|among) (?:the )?(?:replicas|ranks|cores|chips|devices|hosts|processes)",
     re.IGNORECASE,
 )
+_EACH = re.compile(r"\b(?:rank|replica|ordinal|core|worker|chip|host|process)\s?(\d{1,4})\W{1,4}(?:[A-Za-z_]\w*\W{1,3}){0,2}(-?\d+\.\d+(?:e[-+]?\d+)?|0x[0-9a-f]+)", re.I)  # fmt: skip
+_SHARED = re.compile(r"param|weight|\bl2\b|norm|hash|checksum|\bloss\b|\bacc", re.I)
 _AGREE = re.compile(
     r"\b(?:no|0|never|without|do not|don't|not)\b.{0,20}(?:differ|diverg|mismatch|disagree)", re.I
 )
@@ -199,6 +201,12 @@ class ReplicasApart(OutputDetector):
             for f in fields(line.text):
                 if _IDENTITY.search(f.key) and not is_grad_norm(f.key):
                     seen[(step, _REPLICA.sub("", f.key))].setdefault(who, (f.text, line))
+        for line in log.having("rank 1", "replica 1", "ordinal 1", "core 1", "worker 1", "chip 1", "host 1", "process 1"):  # fmt: skip
+            each = dict(_EACH.findall(line.text))
+            if len(each) > 1 and _SHARED.search(line.text):
+                numbers = [_number(text) for text in each.values()]
+                if None in numbers or _apart([x for x in numbers if x is not None], 5e-3):
+                    return [line]
         for values in seen.values():
             if len({text for text, _ in values.values()}) > 1:
                 numbers = [_number(text) for text, _ in values.values()]
@@ -286,9 +294,9 @@ class GoalByWorldSize(OutputDetector):
                 percent = f.unit == "%"
                 if not math.isfinite(f.value) or not (is_loss(key) or is_score(key) or percent):
                     continue
-                if is_loss(key) and row.step is not None and row.step < 100:
-                    continue  # losses of single early steps are of other batches
-                name = "loss" if is_loss(key) else "score"
+                # Losses of single early steps are of other batches: only another scale counts.
+                single = row.step is not None and row.step < 100
+                name = ("early loss" if single else "loss") if is_loss(key) else "score"
                 groups[(name, at)][n].append((f.value, row.line, percent))
         for (name, _), values in sorted(groups.items(), key=lambda kv: str(kv[0])):
             for n, m in itertools.combinations(sorted(values, key=lambda x: x or 10**6), 2):
@@ -308,8 +316,8 @@ class GoalByWorldSize(OutputDetector):
 
     @staticmethod
     def _worse(name: str, few: float, many: float, percent: bool) -> bool:
-        if name == "loss":
-            return few > 0 and abs(many - few) > 0.05 * few
+        if name.endswith("loss"):
+            return few > 0 and abs(many - few) > (0.5 if name == "early loss" else 0.05) * few
         points = 1.0 if percent or max(few, many) > 1.5 else 0.01
         return abs(few - many) > points
 
@@ -333,6 +341,7 @@ _DATASET = re.compile(
     r".{0,24}?\b(\d[\d,]*)\b|(?:expected|should be|full|instead of|out of|total of)\W{1,3}(\d[\d,]*)",
     re.IGNORECASE,
 )
+_SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
     r"|\b(?:evaluated|scored|gathered|collected)\s(?:on |only )?(\d[\d,]*)",
@@ -385,6 +394,9 @@ class SamplesEvaluated(OutputDetector):
                 n = _int(next(g for g in d.groups() if g))
                 if n >= 10:
                     whole = (n, line)
+            share = _SHARE.search(text)
+            if share and _about_evaluation(text):
+                pairs.append((_int(share[2]), _int(share[1]), [line]))
             if counted and whole:
                 pairs.append((counted[0], whole[0], [counted[1], whole[1]]))
         for n, total, lines in pairs:
@@ -428,6 +440,9 @@ _UNTIED = re.compile(
     r"layers? do not match after moving to the target device|layer count: \[before|weights? (?:are|is) (?:no longer|not) tied"
     r"|(?:tied|shared) (?:weights?|params?|parameters?|embeddings?)\b.{0,40}\b(?:lost|broken|untied|differ|diverged?|no longer|not (?:shared|the same|equal))"
     r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*embed\S*\W{1,4}False"
+    r"|(?:lm_head|decoder|head|output|softmax)\S* .{0,30}(?:embed|wte|tok)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
+    r"|(?:embed|wte|tok)\S* .{0,30}(?:lm_head|decoder|head|output)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
+    r"|\bTrue\b.{0,30}\bbefore\b.{0,60}\bFalse\b.{0,30}\bafter\b|\bbefore\b.{0,30}\bTrue\b.{0,60}\bafter\b.{0,30}\bFalse\b"
     r"|\buntied\b.{0,40}(?:weights?|embed|head)|use the `?tie_weights`? method",
     re.IGNORECASE,
 )
@@ -457,6 +472,8 @@ class ParameterCount(OutputDetector):
             "shared",
             "untied",
             " is ",
+            "embed",
+            "wte",
         ) or self._changed(log)
         if not lines:
             return None
@@ -476,20 +493,30 @@ class ParameterCount(OutputDetector):
         for row in log.rows if about else ():
             if row.line.no not in about or not _PARAMS.search(row.text):
                 continue
+            inside = ""
             for f in row.fields:
                 named = _PARAMS.search(f.key) or f.unit.lower() in ("params", "parameters")
-                if not named or f.value < 100 or not math.isfinite(f.value):
-                    if not (named and f.unit.lower() in _SCALE):
-                        continue
+                label = " ".join(_WHERE.sub(" ", f.key).split())
+                if named:
+                    inside = label
+                elif not label and f.unit.lower() in _SCALE and inside:
+                    named, label = (
+                        _PARAMS.search("params"),
+                        inside,
+                    )  # ... on CPU: 110M; on TPU: 133M
+                if not named or not math.isfinite(f.value):
+                    continue
+                if f.value < 100 and f.unit.lower() not in _SCALE:
+                    continue
                 value = f.value * _SCALE.get(f.unit.lower(), 1.0)
                 digits = f.resolution * _SCALE.get(f.unit.lower(), 1.0)
-                label = " ".join(_WHERE.sub(" ", f.key).split())
                 before = seen.get(label)
                 if before is None:
                     seen[label] = (value, digits, row)
                     continue
                 apart = abs(before[0] - value) > 1.5 * max(before[1], digits, 1e-4 * value)
                 contrast = _CONTRAST.search(before[2].text) and _CONTRAST.search(row.text)
+                contrast = contrast or (before[2] is row and re.search(r"->|→|=>", row.text))
                 if apart and contrast:
                     return [before[2].line, row.line]
         return []

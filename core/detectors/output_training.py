@@ -6,7 +6,17 @@ import math
 import re
 
 from core.detectors.base import OutputDetector, Sighting, detector
-from core.detectors.output_look import LogLook, is_eval, is_loss, is_score, quote
+from core.detectors.output_look import (
+    Line,
+    LogLook,
+    Reading,
+    is_eval,
+    is_grad_norm,
+    is_loss,
+    is_score,
+    place,
+    quote,
+)
 from core.detectors.output_series import FLAT, MIN_SPAN, Series, chance_of, series
 
 _RESUMED = re.compile(
@@ -58,6 +68,17 @@ class LossDoesNotMove(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
+        shown = self._no_update(log)
+        if shown:
+            evidence, at = quote(shown)
+            return Sighting(
+                "the parameters are not updated",
+                evidence,
+                "Make the optimizer after the model has been moved to the device, and check that "
+                "it got the model's own parameters and gradients.",
+                threshold="an update, a gradient or a change of exactly 0, every time",
+                at=at,
+            )
         flat = [s for s in losses(log) if is_flat(s)]
         moving = [s for s in losses(log) if not is_flat(s) and len(s.readings) >= 3 and s.finite]
         if not flat or (moving and len(moving) >= len(flat)) or _warming_up(log):
@@ -89,6 +110,52 @@ class LossDoesNotMove(OutputDetector):
             threshold=threshold,
             at=at,
         )
+
+    @staticmethod
+    def _no_update(log: LogLook) -> list[Reading | Line]:
+        """Updates, gradient norms or changes of the weights that are printed, and all 0."""
+        if log.having("optimizer"):
+            for line in log.matching(_STALE, 3, "optimizer"):
+                return [line]
+        for found in series(log, lambda key: bool(_UPDATE.search(key)) or is_grad_norm(key), 1):
+            norm = is_grad_norm(found.key)
+            least = 3 if norm or len(found.readings) > 1 else 1
+            if len(found.readings) >= least and all(v == 0 for v in found.values):
+                return list(found.readings)
+        said = log.matching(_UNCHANGED, 3, "unchanged", "not chang", "n't chang", "never chang", "not updat", "n't updat", "is none", "no grad", "identical", "not move")  # fmt: skip
+        if said:
+            return list(said)
+        zero = log.matching(_DIFFERENCE, 3, "after", "new", "old", "before", "init")
+        if zero:
+            return list(zero)
+        for line in log.having("hash", "checksum", "crc", "digest", "md5", "fingerprint"):
+            found_hexes = _HEXES.findall(line.text)
+            both = re.search(r"\bbefore\b.{0,80}\bafter\b", line.text, re.I)
+            if both and len(found_hexes) == 2 and len(set(found_hexes)) == 1:
+                return [line]
+        digests: dict[str, list[Line]] = {}
+        for line in log.having("hash", "checksum", "crc", "digest", "md5", "fingerprint"):
+            m = _DIGEST.search(line.text)
+            if m:
+                digests.setdefault(m[1], []).append(line)
+        if len(digests) == 1:
+            (lines,) = digests.values()
+            steps = {place(line.text)[0] for line in lines}
+            if len(steps - {None}) >= 2:
+                return list(lines)
+        return []
+
+
+_UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip
+_UNCHANGED = re.compile(
+    r"\b(?:param\w*|weights?|model)\b.{0,40}\b(?:unchanged|(?:not|never|n't) (?:chang|updat|mov)\w*|identical (?:after|before|to (?:init|step 0)))"
+    r"|\b(?:all |every )?(?:grads?|gradients?)\b.{0,24}\b(?:is|are) (?:all )?None\b|no grad(?:ient)?s? (?:for|in|reach)",
+    re.IGNORECASE,
+)
+_STALE = re.compile(r"optimizer\b.{0,60}\bcpu\b.{0,60}\bmodel\b.{0,60}\b(?:xla|tpu)|model\b.{0,60}\b(?:xla|tpu)\b.{0,60}optimizer\b.{0,60}\bcpu\b|optimizer .{0,40}(?:not|none of|0 of|stale|other)\b.{0,30}(?:model|param)", re.I)  # fmt: skip
+_HEXES = re.compile(r"(?<![\w.])(?:0x)?(?=[0-9a-f]*\d)[0-9a-f]{6,64}(?![\w.])", re.I)
+_DIFFERENCE = re.compile(r"(?:\|\|?|norm\(|abs\(|max\().{0,30}\b\w*(?:after|new|end|1|t)\b.{0,6}-.{0,6}\w*(?:before|old|init\w*|start|0)\b.{0,30}[=:]\s*0(?:\.0*)?(?:e[-+]?\d+)?\s*$", re.I)  # fmt: skip
+_DIGEST = re.compile(r"(?:param\w*|weights?|model|state\w*)\b.{0,30}(?:hash|checksum|crc|digest|md5|fingerprint)\w*\W{1,4}(?:0x)?([0-9a-f]{6,64})\b", re.I)  # fmt: skip
 
 
 @detector
@@ -236,7 +303,7 @@ class LossZero(OutputDetector):
 
     NAME, CATEGORY = "loss_zero", "C5"
     SOURCE = "HF Trainer prints 0.0 for a loss that is not finite (logging_nan_inf_filter)"
-    SAME_FAULT = ("not_finite", "loss_constant")
+    SAME_FAULT = ("nan", "loss_constant")
     MEASURED = ("loss",)
 
     def read(self, log: LogLook) -> Sighting | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from core.detectors import (
     output_checkpoint,
+    output_compared,
     output_device,
     output_growth,
     output_lazy,
@@ -20,18 +21,19 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_checkpoint, output_replicas,
+    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas,
     output_lazy, output_growth,
 )  # fmt: skip
 
 #: From cause to consequence: another device, wrong values, no learning, wrong state, then time.
 ORDER = (
     "cpu_fallback_warning", "pjrt_cpu_fallback", "nan", "value_range", "metric_saturated",
-    "rng_repeats", "loss_zero", "checkpoint_size", "checkpoint_equals_base",
+    "rng_repeats", "loss_zero", "chips_unused", "checkpoint_size", "checkpoint_equals_base", "restart_regression",
     "param_count_changed", "grad_norm_scale_mismatch", "replica_hash_mismatch", "eval_sample_count",
-    "goal_delta_by_world_size", "params_unchanged", "loss_flat", "eval_constant", "rss_slope", "stall",
+    "data_not_sharded", "goal_delta_by_world_size", "device_mismatch", "params_unchanged", "loss_flat", "eval_constant", "rss_slope", "stall",
     "graph_growth", "recompile", "compile_too_slow", "execution_too_slow", "transfer_per_step",
-    "aten_fallback", "step_time_regression", "host_killed", "duty_cycle_zero",
+    "aten_fallback", "step_time_regression", "host_killed", "model_on_cpu",
+    "duty_cycle_zero", "cuda_left_in", "version_warning",
 )  # fmt: skip
 
 #: Left out where the finding on the left is open: its consequence, or the same thing said less
@@ -44,8 +46,8 @@ EXPLAINS: dict[str, tuple[str, ...]] = {
     "metric_saturated": ("params_unchanged", "loss_flat", "eval_constant"),
     "rss_slope": ("host_killed",),
     "grad_norm_scale_mismatch": ("goal_delta_by_world_size", "replica_hash_mismatch"),
-    "cpu_fallback_warning": ("pjrt_cpu_fallback", "duty_cycle_zero"),
-    "pjrt_cpu_fallback": ("duty_cycle_zero",),
+    "cpu_fallback_warning": ("pjrt_cpu_fallback", "duty_cycle_zero", "model_on_cpu"),
+    "pjrt_cpu_fallback": ("duty_cycle_zero", "model_on_cpu"),
     "recompile": ("step_time_regression", "stall", "duty_cycle_zero"),
     "compile_too_slow": ("stall", "duty_cycle_zero"),
     "transfer_per_step": ("stall", "duty_cycle_zero"),
@@ -79,8 +81,10 @@ def ranked(found: Found, log: LogLook) -> Found:
     if "pjrt_cpu_fallback" in names and "cpu_fallback_warning" in names:
         held = "holds the chips" in names["cpu_fallback_warning"].title
         if not held:
-            explains["cpu_fallback_warning"] = ("duty_cycle_zero",)
-            explains["pjrt_cpu_fallback"] = ("duty_cycle_zero", "cpu_fallback_warning")
+            explains["cpu_fallback_warning"] = ("duty_cycle_zero", "model_on_cpu")
+            explains["pjrt_cpu_fallback"] = (
+                "duty_cycle_zero", "model_on_cpu", "cpu_fallback_warning",
+            )  # fmt: skip
     gone = {b for a in names for b in explains.get(a, ()) if not _weaker(names, a, b)}
     left = [(d, s) for d, s in found if d.NAME not in gone]
     place = {name: float(i) for i, name in enumerate(ORDER)}
