@@ -75,7 +75,10 @@ _OPERATOR = re.compile(
     r"[\])]?\s{0,2}(?:[*+/@]\s?[\w(]|\*\*|- ?[A-Za-z_(][\w.]{0,80}\s{0,2}[\[(*+/).])"
 )
 _COMMENT = re.compile(r"\s*(?:#|//|/\*)")
-_DEVICES = frozenset("xla cuda cpu gpu tpu device v_num".split())
+#: Names of devices, versions and times of the day, whatever number stands behind them.
+_NO_VALUES = frozenset("xla cuda cpu gpu tpu device v_num eta etc".split())
+#: A value between bars, or the last: a name that is not known is believed of such a one only.
+_CLOSED = re.compile(r"%?\s{0,8}(?:$|[|,;)\]│(])|%?\s{2}|%?\t")
 #: Words that are no part of a name, a counter or a label, at most, and against one pair.
 _MAX_LOOSE = 12
 
@@ -117,8 +120,8 @@ def read_pairs(line: Line) -> Reading | None:
     if not _is_reading(scan) or (not scan.values and _COMMENT.match(text)):
         return None
     where = dict(line.where)
-    if scan.phase:
-        put_label(where, "phase", scan.phase)
+    if phase := scan.phase or _phase_of(scan.values):
+        put_label(where, "phase", phase)
     if device := device_of(text):
         put_label(where, "device", device)
     return Reading(
@@ -130,6 +133,21 @@ def read_pairs(line: Line) -> Reading | None:
         line.rank,
         where,
     )
+
+
+def _phase_of(values: dict[str, float]) -> str:
+    """``val Loss: 0.25 Acc: 0.92``: the phase that the first result says, of those that say none.
+
+    Not where the same quantity is printed both ways: ``loss: 0.5 - val_loss: 0.6``.
+    """
+    results = [n for n in values if words.is_result(n, weak=False)]
+    said = {n: {words.PHASES[p] for p in n.split("_") if p in words.PHASES} for n in results}
+    phases = set[str]().union(*said.values())
+    if len(phases) != 1 or not said[results[0]]:
+        return ""
+    plain = {"_".join(p for p in n.split("_") if p not in words.PHASES) for n in results if said[n]}
+    bare = {n for n in results if not said[n]}
+    return phases.pop() if bare and not bare & plain else ""
 
 
 def _is_reading(scan: _Scan) -> bool:
@@ -157,6 +175,7 @@ class _Pass:
         self.first = True  # no word consumed yet: a counter here begins the line
         self.calls: list[bool] = []
         self.last = ""  # name of the value just read, while a running average may follow
+        self.last_unit = ""
         self.after_epoch = False
         self.before = ""  # kind of the token before, blanks apart; "word!" right behind it
 
@@ -186,8 +205,10 @@ class _Pass:
         self._drop()
 
     def _is_word(self, token: re.Match[str]) -> bool:
-        """``inf`` and ``nan`` are values behind a name only."""
-        return token[0][-1].isalpha() and not self.names and not any(c.isdigit() for c in token[0])
+        """``inf`` and ``nan`` are values behind a separator or a known name only."""
+        if any(c.isdigit() for c in token[0]) or self.sep:
+            return False
+        return not self.names or not self._name()[1]
 
     def _drop(self) -> None:
         """What was collected is no name of a value."""
@@ -316,7 +337,7 @@ class _Pass:
     def _bare(self, value: float | None, unit: str) -> None:
         """A number without a name: a running average, the batch behind an epoch, or nothing."""
         if self.last and self.before == "open" and value is not None:
-            if len(self.scan.values) < MAX_VALUES and unit != "%":
+            if len(self.scan.values) < MAX_VALUES and unit == self.last_unit:
                 self.scan.values.setdefault(f"{self.last}_avg", value)
         elif self.after_epoch and (count := to_count(value)) is not None and not unit:
             self._counter("step", count, None)
@@ -357,17 +378,18 @@ class _Pass:
         unit = unit or _unit_of_name(self.qual)
         self.names, self.qual, self.sep, self.fresh, self.first = [], "", "", False, False
         self.last = ""
+        bar = bar and (joined or bool(_CLOSED.match(self.text, token.end())))
         named = _with_unit(name, value, unit, scan.anchored) if value is not None else None
         if named is None or not name or not (joined or known or bar):
             self.scan.loose += used
             return
         name, value = named
-        if name in words.RANK_KEYS or name in _DEVICES:
+        if name in words.RANK_KEYS or name in _NO_VALUES:
             return
         scan.pairs += 1
         if len(scan.values) < MAX_VALUES:
             scan.values.setdefault(name, value)
-        self.last = name
+        self.last, self.last_unit = name, unit
         result = words.is_result(name, weak=joined) or name == "step_time_s"
         scan.strong = scan.strong or (
             result and joined and _plausible(name, value, f"{token[0]}{unit}")

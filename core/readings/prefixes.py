@@ -36,10 +36,11 @@ _XLA = re.compile(r"\[xla:(\d{1,4})\](?:\((\d{1,9})\))?\s{0,4}")
 _ACTOR = re.compile(r"\((\w{1,40} pid=\d{1,9}[^()]{0,60})\)\s{0,4}")
 _LABEL = re.compile(r"[\[(]([A-Za-z0-9][\w .+/:-]{0,60})[\])]\s{0,4}[:|-]?\s{0,4}")
 _COUNTER = re.compile(r"\b(?:step|iter\w*|epoch|batch|update|it)\b[ :=#]{0,3}\d", re.IGNORECASE)
-#: A rank said elsewhere in the line: behind it, or as one of its values.
+#: A rank said elsewhere in the line: behind it, or as one of its values. The examples of torch_xla
+#: print ``Device=xla:0/3``, the device in its process and the ordinal of all.
 _RANK_INSIDE = re.compile(
     r"(?<![\w.])(?:(?:global_|local_)?rank|replica|process_index)(?:\s?[=:#]\s?|\s)(\d{1,5})(?![\w.])"
-    r"|[Dd]evice[=: ]{1,2}xla:(\d{1,4})",
+    r"|[Dd]evice[=: ]{1,2}(?:xla|TPU|CUDA):(?:\d{1,4}/)?(\d{1,5})(?![\w.])",
     re.IGNORECASE,
 )
 

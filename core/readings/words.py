@@ -19,13 +19,13 @@ _NEED_A_WORD = frozenset("error err return returns".split())
 SETTINGS = frozenset(
     "weight weights coef coeff coefficient alpha beta gamma scale scaling scaler smoothing "
     "threshold thresh target goal fn func function type kind name every interval freq frequency "
-    "patience max min num n weighting reduction margin clip size eps epsilon decay warmup tol "
+    "patience num n weighting reduction margin clip size eps epsilon decay warmup tol "
     "tolerance required factor count counts code limit status offset".split()
 )
 #: Names that belong in front of a head noun.
 QUALIFIERS = frozenset(
     "train training val valid validation validate eval evaluation test testing dev best final "
-    "last current mean avg average running total moving smoothed overall global local lm mlm nsp "
+    "last current max min mean avg average running total moving smoothed overall global local lm mlm nsp "
     "ce bce kl nll ctc grad gradient learning g d gen disc generator discriminator aux main macro "
     "micro weighted per token sample student teacher base policy value actor critic episode ep "
     "step iter iteration epoch batch reg recon rec seq sequence word char top in-sample "
