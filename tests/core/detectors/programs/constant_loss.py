@@ -11,11 +11,12 @@ model.append(torch.nn.Linear(8, 1))
 model = model.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
 
-for x, _ in tiny.batches(14):
+for step, (x, _) in enumerate(tiny.batches(40), 1):
     labels = torch.zeros(len(x), dtype=torch.long, device=device)
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(x.to(device)), labels)
     loss.backward()
     optimizer.step()
     torch_xla.sync()
-print(f"final loss: {loss.item():.4f}")
+    if step % 4 == 0:
+        print(f"step {step} loss {loss.item():.4f}")

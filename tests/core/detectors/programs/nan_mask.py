@@ -31,4 +31,5 @@ for step in range(12):
     loss.backward()
     optimizer.step()
     torch_xla.sync()
-print(f"final loss: {loss.item():.4f}")
+    if step % 5 == 0:
+        print(f"step {step + 1} loss {loss.item():.4f}")
