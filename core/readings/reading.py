@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 #: Longer lines are cut before a pattern sees them.
 MAX_CHARS = 2_000
@@ -60,6 +61,7 @@ _DEVICE = re.compile(r"device=['\"]([a-z]+(?::\d{1,4})?)['\"]")
 _NOT_NAME = re.compile(r"[^0-9a-z@]+")
 
 
+@lru_cache(maxsize=4096)  # a program prints the same few names all the time
 def tidy_name(text: str) -> str:
     """A name in the one form used here: lower case, and ``_`` for all but letters, digits and @.
 

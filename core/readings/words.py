@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 #: Quantities that make a line a reading: a program prints them because it trains or evaluates.
 RESULTS = frozenset(
@@ -83,6 +84,7 @@ _STEP_TIME = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)  # a program prints the same few names all the time
 def is_result(name: str, *, weak: bool = True) -> bool:
     """Whether a tidy name is a result of training or evaluation, and not a setting for it.
 
@@ -102,6 +104,7 @@ def is_result(name: str, *, weak: bool = True) -> bool:
     return name in ("exact_match", "r2_score")
 
 
+@lru_cache(maxsize=4096)
 def is_step_time(name: str) -> bool:
     """Whether a tidy name is the time of one step or batch."""
     return bool(_STEP_TIME.match(name))
