@@ -86,6 +86,7 @@ class RunWriter:
         Where the disk is full the room that was put aside for it is given up first. Raises
         :class:`PilotageError` when it can't be done.
         """
+        self._try_at = 0.0
         self.write(*bodies)
         if self._waiting and self._reserve.release():
             self._shrink()

@@ -145,6 +145,16 @@ async def test_the_end_waits_for_room_with_patience(bench: Bench) -> None:
     assert not bench.reserve._path.exists()
 
 
+async def test_room_that_came_back_just_before_the_end_costs_no_line(bench: Bench) -> None:
+    bench.full()
+    for i in range(3):
+        bench.writer.write(out(f"{i}" * 60_000))
+    bench.full(False)
+    await bench.writer.finish(ev.RunEnded("exited", 0))
+    run = bench.journal.state.runs["r1"]
+    assert run.ok_exit and len(run.lines) == 3 and run.elided == []
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Any:
     """A real file system of 6 MB."""
