@@ -109,6 +109,12 @@ def test_the_summary_of_operators_that_are_not_lowered() -> None:
     assert str(uses[1].frames[0]) == "main (/home/user/project/train.py:23)"
 
 
+def test_the_summary_in_a_debug_file_has_no_prefix() -> None:
+    lines = (RECORDED / "debug.txt").read_text(encoding="utf-8").splitlines()
+    summary = [li.removeprefix("WARNING:pt-xla-profiler:") for li in lines if "profiler:" in li]
+    assert read_xla(summary) == recorded("debug.txt")[-3:]
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
