@@ -77,7 +77,7 @@ def flush(thread):
 
 def _write(cycle, fields, read):
     def value(item):
-        return reading.value(item) if read or isinstance(item, float) else None
+        return reading.value(item) if read or not isinstance(item, reading.Held) else None
 
     counted = cycle.counted()
     losses = [value(loss.item) for loss in counted]
@@ -130,6 +130,8 @@ def _loss(cycle, counted, losses, value):
             if found is not None:
                 return found, source
             if item is not None:
+                if isinstance(item, reading.Asked):
+                    cycle.why["loss"] = reading.NOT_READ
                 return None, None
         if cycle.closures:
             cycle.why["loss"] = "the closure returned no number"
@@ -143,6 +145,8 @@ def _loss(cycle, counted, losses, value):
             cycle.why["loss"] = loss.why
             return None, None
     if None in losses:
+        if any(isinstance(loss.item, reading.Asked) for loss in counted):
+            cycle.why["loss"] = reading.NOT_READ
         return None, None
     how = {loss.scaled for loss in counted if loss.scaled}
     if "autograd.grad" in how:

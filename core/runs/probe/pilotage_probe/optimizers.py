@@ -40,9 +40,9 @@ def _wrap_step(cls):
     original = owner.__dict__["step"]
     if not isinstance(original, types.FunctionType) or marked(original):
         return
-    before = guard.hook("step before")(stepping.before_step)
-    after = guard.hook("step after")(stepping.after_step)
-    failed = guard.hook("step failed")(stepping.failed_step)
+    before = wrapping.hook("step before")(stepping.before_step)
+    after = wrapping.hook("step after")(stepping.after_step)
+    failed = wrapping.hook("step failed")(stepping.failed_step)
 
     @functools.wraps(original)
     @unseen

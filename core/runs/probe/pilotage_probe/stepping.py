@@ -9,7 +9,7 @@ from . import forward, guard, model, process, reading, scaling
 from .closing import close
 from .cycle import Loss, is_sparse, open_cycle
 from .threads import Known, current
-from .wrapping import is_function, unseen
+from .wrapping import hook, is_function, unseen
 
 # --- begin -----------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ def _prepare(thread, cycle, optimizer):
         for clip in cycle.clips:
             clip["total_norm"] = reading.value(clip["total_norm"])
     elif reading.lazy(parameters):
-        cycle.before = None
+        cycle.before = None if process.reads else reading.written(parameters)
         return
     before = cycle.before or {}
     missing = [p for p in parameters if id(p) not in before]
@@ -167,8 +167,8 @@ def _watch_closure(args, kwargs):
 
 
 def _watched(closure):
-    begin = guard.hook("closure before")(_begin_closure)
-    end = guard.hook("closure after")(_end_closure)
+    begin = hook("closure before")(_begin_closure)
+    end = hook("closure after")(_end_closure)
 
     @functools.wraps(closure)
     @unseen
@@ -247,6 +247,8 @@ def after_step(optimizer, result):
             cycle.returned = reading.value(cycle.returned)
         parameters, copies = before
         reading.compare(cycle, copies, process.backend.read(parameters))
+    elif callable(before):
+        cycle.changed = before()
 
 
 # --- description -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from collections import deque
 
 from . import process
 
@@ -92,6 +93,7 @@ class Thread:
         self.clips_at = None  # (cycle, number of clips) when a module's own clipping began
         self.norm = None  # (result, norm type) of the last torch.nn.utils.get_total_norm
         self.grad_call = None  # (loss, ids of inputs) of the last torch.autograd.grad
+        self.asked = deque(maxlen=32)  # scalars whose numbers are known if the program reads them
         self.snapshot = None  # (step, [id], [host tensor]): parameters after that step
         self.base = None  # counters at the start of the step
         self.since = None  # monotonic start of the step

@@ -5,6 +5,7 @@ import os
 import sys
 
 from . import (
+    asked,
     backends,
     clips,
     dropout,
@@ -17,7 +18,7 @@ from . import (
     wrapping,
 )
 from .threads import local
-from .wrapping import unseen, wrap
+from .wrapping import untraced, wrap
 
 
 def install(torch):
@@ -25,6 +26,9 @@ def install(torch):
     wrapping.find_compiling(torch)
     process.backend = process.backend or backends.Backend()
     process.write("torch", version=str(torch.__version__), cuda_available=_cuda(torch))
+    if process.backend.name != "eager":  # TorchTPU loads itself with torch
+        with guard.reporting("hook reads"):
+            asked.install(torch)
     with guard.reporting("hook backward"):
         wrap(torch.Tensor, "backward", "B", steps.on_backward, steps.after_backward)
         wrap(torch.autograd, "backward", "B", steps.on_backward, steps.after_backward)
@@ -79,10 +83,10 @@ def wrap_clips(torch):
 
 def _wrap_forward(cls):
     original = cls.__call__
-    on_forward = guard.hook("forward")(forward.on_forward)
+    on_forward = wrapping.hook("forward")(forward.on_forward)
 
     @functools.wraps(original)
-    @unseen
+    @untraced
     def __call__(self, *args, **kwargs):
         if wrapping.compiling():
             return original(self, *args, **kwargs)

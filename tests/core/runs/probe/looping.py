@@ -28,6 +28,8 @@ PYTHONS = [
     p for p in os.environ.get("PILOTAGE_PROBE_PYTHONS", "").split(os.pathsep) if p.strip()
 ] or [sys.executable]
 MODES = ("light", "parity")
+# What starts slowly runs in both modes only where other Pythons are asked for (the matrix).
+FEW_MODES = MODES if os.environ.get("PILOTAGE_PROBE_PYTHONS") else ("light",)
 
 # Light mode reads these at steps 1, 2, 5, 10, 20, ... only; a clip may tell grad_norm before.
 SPARSE = {"param_norm", "update_norm", "params_changed", "norm_elements", "grad_norm_after"}
@@ -84,11 +86,17 @@ def run_loop(
     env: dict[str, str] | None = None,
     steps: int = 10_000,
 ) -> Seen:
-    """Run one of ``programs`` to its end under the probe, and read both its sides."""
+    """Run one of ``programs`` to its end, and read what it said and what the probe recorded.
+
+    With a ``mode`` that is none of the probe's it runs alone. Skips the test where the Python
+    lacks torch or a library that the program ``needs``.
+    """
     for name in ("torch", *needs):
         if name not in modules_of(python):
             pytest.skip(f"{python} has no {name}")
-    given = probe_setup.install(where, mode=mode, steps=steps)  # type: ignore[arg-type]
+    given = {}
+    if mode in MODES:
+        given = probe_setup.install(where, mode=mode, steps=steps)  # type: ignore[arg-type]
     done = subprocess.run(
         [python, str(PROGRAMS / program), *arguments],
         cwd=where,
@@ -106,7 +114,7 @@ def run_loop(
         text=True,
         timeout=200,
     )
-    records = RecordTail(probe_setup.records_dir(where)).finish()
+    records = RecordTail(probe_setup.records_dir(where)).finish() if given else []
     assert not [r for r in records if isinstance(r, Malformed)]
     kept = [r for r in records if isinstance(r, Record)]
     lines = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@")]
@@ -124,6 +132,8 @@ def compare(seen: Seen, section: str) -> None:
     errors = [r for r in seen.records if isinstance(r, ProbeErrorRecord)]
     assert not errors, errors
     steps = seen.steps(section)
+    if not steps and told.get("may be unseen"):
+        return
     assert [s.n for s in steps] == list(range(1, len(told["steps"]) + 1))
     for step, expected in zip(steps, told["steps"], strict=True):
         _compare_step(step, expected, seen.mode)

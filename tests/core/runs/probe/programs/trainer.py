@@ -1,0 +1,84 @@
+"""The Trainer of transformers on a tiny model of its own library, without a network."""
+
+import threading
+
+import torch
+from loop import Change, Told, gradients
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+torch.manual_seed(0)
+model = BertForSequenceClassification(
+    BertConfig(
+        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=8, num_labels=2,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )
+)  # fmt: skip
+rows = [{"input_ids": torch.randint(0, 20, (5,)), "labels": torch.tensor(i % 2)} for i in range(12)]
+told = Told("main")
+told.fields["tid"] = threading.get_native_id()
+told.record("optimizer", orphaned=0)
+told.record("model", root="BertForSequenceClassification")
+ACCUMULATED = 2
+
+
+class Counting(Trainer):
+    """Tells what each step was, from the places where a user would look."""
+
+    losses = ()
+
+    def training_step(self, *args, **kwargs):
+        loss = super().training_step(*args, **kwargs)
+        # What is returned is already divided by the number of accumulated batches.
+        self.losses = (*self.losses, loss.item())
+        return loss
+
+
+class Watching(TrainerCallback):
+    """Around the optimizer's step."""
+
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        self.after = gradients(model.parameters())
+        self.change = Change(p for p in model.parameters() if p.requires_grad)
+        self.rate = trainer.optimizer.param_groups[0]["lr"]
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        losses, trainer.losses = trainer.losses, ()
+        told.step(
+            loss=sum(losses), backwards=ACCUMULATED, samples=4, grad_norm_after=self.after,
+            lr=self.rate, optimizer="AdamW", signature="B B C(0.05) S L Z", **self.change.done()
+        )  # fmt: skip
+
+
+class Before(TrainerCallback):
+    """The norm that the Trainer logs is of the gradients before clipping."""
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "grad_norm" in logs and told.fields["steps"]:
+            told.fields["steps"][-1]["grad_norm"] = float(logs["grad_norm"])
+            told.fields["steps"][-1]["always"] = ["grad_norm"]
+
+
+options = {
+    "output_dir": "out", "per_device_train_batch_size": 2, "num_train_epochs": 1,
+    "gradient_accumulation_steps": ACCUMULATED, "max_grad_norm": 0.05, "logging_steps": 1,
+    "report_to": [], "save_strategy": "no", "disable_tqdm": True, "learning_rate": 1e-2,
+    "optim": "adamw_torch", "dataloader_pin_memory": False, "seed": 0,
+}  # fmt: skip
+options["use_cpu"] = True
+if not hasattr(TrainerCallback, "on_pre_optimizer_step"):
+    raise SystemExit("this transformers has no on_pre_optimizer_step")
+trainer = Counting(
+    model=model,
+    args=TrainingArguments(**options),
+    train_dataset=rows,
+    callbacks=[Watching(), Before()],
+)
+trainer.train()
+told.say()
