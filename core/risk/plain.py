@@ -171,7 +171,7 @@ def _torch_words(name: str, spec: str) -> str:
 
 
 def _python(spec: str, number: int) -> Iterator[Line]:
-    upper = re.search(r"(?:<|==?|~=)\s*[\"']?3\.(\d+)", spec)
+    upper = re.search(r"(?<![<>=!~])(?:<=?|==?|~=)\s*[\"']?3\.(\d+)", spec)
     if upper and int(upper[1]) <= (10 if "<" in spec and "<=" not in spec else 9):
         yield Line(OLD_PYTHON, number)
 
