@@ -32,9 +32,11 @@ ENV = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": "--xla_backend_optimization_level=0"} 
 LIMIT_S = 120.0
 
 
-def command(program: str, *arguments: str) -> str:
-    """The command that runs a program of ``programs/``."""
-    return shlex.join([sys.executable, f"{program}.py", *arguments])
+def command(program: str, *arguments: str, ranks: int = 1) -> str:
+    """The command that runs a program of ``programs/``, under torchrun for several ranks."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    start = [sys.executable, *(torchrun if ranks > 1 else ()), f"{program}.py"]
+    return shlex.join([*start, *arguments])
 
 
 @dataclass
@@ -86,12 +88,13 @@ async def play(
     env: Mapping[str, str] | None = None,
     scene: Scene | None = None,
     purpose: str = "attempt",
+    ranks: int = 1,
 ) -> Played:
     """Run a program as the target command of a session for ``kind``, in light mode.
 
     ``place`` is for the probe and its records. ``scene``: the session it is another run of.
     """
-    text = command(program, *arguments)
+    text = command(program, *arguments, ranks=ranks)
     if scene is None:
         scene = Scene(target={"kind": kind, "command": text}).snapshot("t1")
     run_id = scene.start(purpose, command=text, python=sys.executable, cwd=str(PROGRAMS))

@@ -36,24 +36,36 @@ RUNS = {
     "cuda_amp": ("cuda_amp",),
     "trainer": ("hf_trainer", "PLACE"),
     "trainer_mask": ("hf_trainer", "PLACE", "mask"),
+    "replicas": ("replicas",),
+    "replicas_same": ("replicas", "same"),
+    "replicas_unreduced": ("replicas", "unreduced"),
+    "replicas_early": ("replicas", "early"),
 }
+RANKS = {name: 2 for name in RUNS if name.startswith("replicas")}
 #: What differs from machine to machine and no detector reads.
+WHO = ("pid", "tid")
 DROPPED = ("argv", "t", "wall", "shapes", "hash")
 
 
-def neutral(value: Any, places: dict[str, str]) -> Any:
-    """The value without this machine's paths, numbers of processes and times."""
+def neutral(value: Any, places: dict[str, str], numbers: dict[int, int]) -> Any:
+    """The value without this machine's paths, numbers of processes and times.
+
+    Processes and threads are numbered from 1000 in the order in which they come.
+    """
     if isinstance(value, str):
         for path, name in places.items():
             value = value.replace(path, name)
         return value
     if isinstance(value, list):
-        return [neutral(item, places) for item in value]
+        return [neutral(item, places, numbers) for item in value]
     if isinstance(value, dict):
         kept = {
-            neutral(k, places): neutral(v, places) for k, v in value.items() if k not in DROPPED
+            neutral(k, places, numbers): neutral(v, places, numbers)
+            for k, v in value.items()
+            if k not in DROPPED
         }
-        return {**kept, **{k: 1000 for k in ("pid", "tid") if k in kept}}
+        who = {k: numbers.setdefault(kept[k], 1000 + len(numbers)) for k in WHO if k in kept}
+        return {**kept, **who}
     return value
 
 
@@ -83,7 +95,8 @@ async def record(name: str) -> None:
     """Make one run and write ``recorded/<name>.json.gz``; the same run gives the same bytes."""
     with tempfile.TemporaryDirectory() as place:
         program, *arguments = (place if word == "PLACE" else word for word in RUNS[name])
-        played = await play(Path(place), program, *arguments)
+        ranks = RANKS.get(name, 1)
+        played = await play(Path(place), program, *arguments, ranks=ranks)
         places = {place: "/run", str(PROGRAMS): "/project"}
         places |= {sys.prefix: "/venv", sys.base_prefix: "/python"}
         events: list[Any] = []
@@ -97,8 +110,8 @@ async def record(name: str) -> None:
             elif isinstance(body, ev.RunEnded):
                 assert body.exit_code == 0, [line.text for line in played.run.lines]
                 events.append({"exit_code": 0, "duration_s": round(body.duration_s, 1)})
-        stored = {"command": command(program, *arguments), "events": events}
-        text = json.dumps(neutral(stored, places), separators=(",", ":"))
+        stored = {"command": command(program, *arguments, ranks=ranks), "events": events}
+        text = json.dumps(neutral(stored, places, {}), separators=(",", ":"))
         RECORDED.mkdir(exist_ok=True)
         (RECORDED / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         print(f"{name}: {len(played.run.steps)} steps, {played.run.seconds} s, {played.seen}")

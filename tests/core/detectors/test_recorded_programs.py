@@ -10,11 +10,18 @@ import pytest
 from tests.core.detectors.recorded_runs import RECORDED, RUNS, load
 
 FAITHFUL = ("converged", "two_optimizers", "own_tensor", "trainer")
+#: Two ranks under torchrun on torch's CPU, where gloo reduces; what is on the host is said, too.
+REPLICAS = {
+    "replicas": set(),
+    "replicas_same": {("same_data_on_ranks", "C3")},
+    "replicas_unreduced": {("replica_hash_mismatch", "C3")},
+    "replicas_early": {("grad_norm_scale_mismatch", "C3")},
+}
 
 
 def test_every_recording_is_judged_here() -> None:
     assert {path.name.removesuffix(".json.gz") for path in RECORDED.glob("*.gz")} == set(RUNS)
-    assert set(RUNS) == {*FAITHFUL, "masked_loss", "cuda_amp", "trainer_mask"}
+    assert set(RUNS) == {*FAITHFUL, "masked_loss", "cuda_amp", "trainer_mask", *REPLICAS}
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
@@ -60,3 +67,10 @@ def test_on_a_tpu_target_all_of_them_ran_on_the_host() -> None:
     """That they did is what a TPU session says of them, next to what else was found."""
     assert load("converged", "tpu-v5e-1").seen == {("pjrt_cpu_fallback", "C1")}
     assert load("cuda_amp", "tpu-v5e-1").seen == {("pjrt_cpu_fallback", "C1"), ("cuda_amp", "C2")}
+
+
+@pytest.mark.parametrize("name", REPLICAS)
+def test_what_is_wrong_with_replicas_is_one_finding(name: str) -> None:
+    played = load(name)
+    assert {step["rank"] for step in played.run.steps} == {0, 1}
+    assert played.seen == {("model_on_cpu", "C2"), *REPLICAS[name]}

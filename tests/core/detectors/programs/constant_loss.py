@@ -11,6 +11,7 @@ model.append(torch.nn.Linear(8, 1))
 model = model.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
 
+losses = []
 for step, (x, _) in enumerate(tiny.batches(40), 1):
     labels = torch.zeros(len(x), dtype=torch.long, device=device)
     optimizer.zero_grad()
@@ -19,4 +20,5 @@ for step, (x, _) in enumerate(tiny.batches(40), 1):
     optimizer.step()
     torch_xla.sync()
     if step % 4 == 0:
-        print(f"step {step} loss {loss.item():.4f}")
+        losses.append(loss.item())
+print(f"final loss: {losses[-1]:.4f}")
