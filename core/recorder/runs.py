@@ -330,7 +330,10 @@ class Runs:
         files = self._worktree.files
         if plan.cwd != files.reference_cwd:
             return ""
-        changed = await asyncio.to_thread(files.reference_changes)
+        # The result file is the run's to write, even where the project keeps one.
+        own = files.reference_cwd / self._config.metric.file if self._config.metric.file else None
+        changes = await asyncio.to_thread(files.reference_changes)
+        changed = [path for path in changes if files.reference_root / path != own]
         if not changed:
             return ""
         return (

@@ -88,3 +88,17 @@ async def test_a_result_file_that_the_run_did_not_write_is_none(tmp_path: Path) 
     for result in results(state):
         assert result is not None and result.value is None
         assert "was there before the run, which did not write it" in result.problem
+
+
+async def test_a_result_file_that_the_project_keeps_under_version_control(tmp_path: Path) -> None:
+    """The reference writes it too, and is no changed reference for that."""
+    script = 'open("results.json", "w").write(\'{"acc": 0.75, "by": "the run"}\')\n'
+    path = make(
+        tmp_path,
+        RUN,
+        {"results.json": '{"acc": 0.99}', "train.py": script},
+        metric='name = "acc"\nfile = "results.json"',
+    )
+    state = await record(path)
+    assert [r.value for r in results(state) if r] == [0.75, 0.75]
+    assert all(r.ended and r.ended.reason == "exited" for r in state.runs.values())
