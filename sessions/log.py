@@ -26,11 +26,23 @@ from core.redact import redact_payload
 from sessions import schema
 from sessions.chain import GENESIS, link
 from sessions.home import make_private_dir
-from sessions.rows import COLUMNS, SELECT, build, kind_of, pack, parse, to_event
+from sessions.rows import (
+    COLUMNS,
+    SELECT,
+    build,
+    kind_of,
+    pack,
+    parse,
+    to_event,
+    unpacked_size,
+)
 
 BUSY_TIMEOUT_MS = 5000
 PAGE = 2000
 """Events read at a time: short transactions, and a redraw between two pages of a long history."""
+
+PAGE_BYTES = 8 << 20
+"""Bytes of payload, unpacked, from which a page is shorter than that: events of output are large."""
 
 _INSERT = f"INSERT INTO event ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
@@ -239,12 +251,12 @@ class EventLog:
         self, after: int = 0, upto: int | None = None, kinds: Collection[str] | None = None
     ) -> Iterator[Event]:
         """Events with ``after < seq <= upto``, in order, of the given kinds (None: of all)."""
-        while True:
-            page = self.page(after, upto, kinds)
+        more = True
+        while more:
+            page, more = self._page(after, upto, kinds, PAGE)
             yield from page
-            if len(page) < PAGE:
-                return
-            after = page[-1].seq
+            if page:
+                after = page[-1].seq
 
     def page(
         self,
@@ -253,7 +265,13 @@ class EventLog:
         kinds: Collection[str] | None = None,
         limit: int = PAGE,
     ) -> list[Event]:
-        """At most ``limit`` events, as :meth:`events` gives them."""
+        """At most ``limit`` events, as :meth:`events` gives them; empty only where there are no more."""
+        return self._page(after, upto, kinds, limit)[0]
+
+    def _page(
+        self, after: int, upto: int | None, kinds: Collection[str] | None, limit: int
+    ) -> tuple[list[Event], bool]:
+        """A page, and whether there may be more behind it."""
         query = f"{SELECT} WHERE seq > ?"
         values: list[Any] = [after]
         if upto is not None:
@@ -262,8 +280,18 @@ class EventLog:
         if kinds is not None:
             query += f" AND kind IN ({','.join('?' * len(kinds))})"
             values += kinds
-        rows = self._query(f"{query} ORDER BY seq LIMIT ?", (*values, limit))
-        return [to_event(row) for row in rows]
+        rows: list[Any] = []
+        size = 0
+        with self._lock:
+            try:
+                cursor = self._conn.execute(f"{query} ORDER BY seq LIMIT ?", (*values, limit))
+                while size < PAGE_BYTES and (some := cursor.fetchmany(50)):
+                    rows += some
+                    size += sum(unpacked_size(row[10]) for row in some)
+                cursor.close()
+            except schema.UNREADABLE as err:
+                raise schema.unreadable(self.path, err) from err
+        return [to_event(row) for row in rows], size >= PAGE_BYTES or len(rows) >= limit
 
     def last_event(self) -> Event | None:
         """The last event; None in an empty log."""
@@ -298,7 +326,6 @@ class EventLog:
                 if page:
                     after = page[-1].seq
                     yield page
-                if len(page) == PAGE:
                     await asyncio.sleep(0)
                     continue
                 seen = version

@@ -79,6 +79,20 @@ def unpack(stored: str | bytes) -> str:
         raise SessionError(f"A compressed payload can't be read: {err}.") from err
 
 
+def unpacked_size(stored: object) -> int:
+    """Bytes that a stored payload takes when it is unpacked, as far as it says so itself."""
+    if isinstance(stored, str):
+        return len(stored)
+    if not isinstance(stored, bytes):
+        return 0
+    import zstandard
+
+    try:
+        return max(len(stored), int(zstandard.frame_content_size(stored)))
+    except zstandard.ZstdError:
+        return len(stored)
+
+
 def parse(text: str) -> Any:
     """The JSON value of a payload; text that is no JSON comes back as a string."""
     try:

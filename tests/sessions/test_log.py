@@ -580,3 +580,15 @@ def test_a_damaged_file_is_told_from_a_disk_that_is_full_for_now(tmp_path: Path)
             log.append(NewEvent(MarkerPlaced("b"), "agent"))
     finally:
         log.close()
+
+
+def test_pages_of_large_events_are_shorter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessions.log.PAGE_BYTES", 100_000)
+    lines = ["x" * 100] * 100
+    with EventLog.create(path) as log:
+        log.append(*(NewEvent(RunOutput("stdout", lines), "recorder") for _ in range(300)))
+        page = log.page(0)
+        assert 0 < len(page) < 100
+        assert len(log.page(page[-1].seq, limit=7)) == 7
+        assert [e.seq for e in log.events()] == list(range(1, 301))
+        assert log.page(300) == []
