@@ -178,3 +178,8 @@ def fallbacks(records: Iterable[JSON]) -> dict[str, int]:
 def is_device(name: str, kind: str) -> bool:
     """Whether a device string such as ``xla:0`` is of a kind such as ``xla``."""
     return name == kind or name.startswith(kind + ":")
+
+
+def is_target_device(name: str, target_kind: str) -> bool:
+    """Whether a device string is of the target: ``xla`` (torch_xla), or TorchTPU's ``tpu``."""
+    return is_device(name, "xla") or (target_kind.startswith("tpu") and is_device(name, "tpu"))

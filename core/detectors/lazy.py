@@ -89,13 +89,15 @@ class Recompiles(Detector):
         lines = at.matching(self._LINE, 2)
         if not evidence and not lines:
             return None
+        tpu = view.record(at.run, "tpu") is not None
         if steps and sized_by_data(steps):
             return None  # the operator is the cause, and aten_fallback says so
         return Sighting(
             "the graph is compiled again in every step",
             evidence + (compiled_at(at) if evidence else []) + lines,
             "Give every batch the same shapes (pad to a fixed length, weight instead of "
-            "indexing with a mask) and keep changing Python numbers out of the graph.",
+            "indexing with a mask) and keep changing Python numbers out of the graph"
+            + (", a float learning rate too (TorchTPU compiles for each value)." if tpu else "."),
             threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
         )
 

@@ -77,7 +77,7 @@ class CudaAmp(Detector):
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
         devices = view.table((at.model or {}).get("devices"))
-        if not any(view.is_device(d, "xla") for d in devices):
+        if not any(view.is_target_device(d, "tpu") for d in devices):
             return None
         steps = [s for s in at.first if scaled(s)]
         if not steps:
@@ -87,9 +87,9 @@ class CudaAmp(Detector):
         if known and reads:
             evidence.append(f"transfers to the host: {reads:g} in {known} of these steps")
         return Sighting(
-            "mixed precision for CUDA is still in use on the XLA device",
+            "mixed precision for CUDA is still in use on the device",
             evidence,
-            "Use torch.autocast('xla', dtype=torch.bfloat16) and no GradScaler: bfloat16 has "
+            "Use torch.autocast(device.type, dtype=torch.bfloat16) and no GradScaler: bfloat16 has "
             "float32's range and needs no scaling.",
-            threshold="any scaled loss on an XLA device",
+            threshold="any scaled loss on an XLA or TPU device",
         )

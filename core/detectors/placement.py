@@ -7,6 +7,7 @@ from collections import Counter
 
 from core import records_view as view
 from core.detectors.base import Detector, Look, Sighting, detector
+from core.levels import target
 
 
 @detector
@@ -26,21 +27,25 @@ class ModelOffDevice(Detector):
         for model in view.latest(at.run, "model"):  # one for each optimizer, as of a GAN
             for name, elements in view.table(model.get("devices")).items():
                 devices[name] += view.count(elements) or 0
-        off = [d for d in devices if not view.is_device(d, "xla")]
+        kind = str(target(at.state).get("kind", ""))
+        off = [d for d in devices if not view.is_target_device(d, kind)]
         if not off:
             return None
         return Sighting(
-            "the model is trained on " + ", ".join(off) + " and not on the XLA device",
+            f"the model is trained on {', '.join(off)} and not on the target's device",
             [f"{n} trained parameters on {d}" for d, n in devices.items()],
-            "Move the model to torch_xla.device() before the optimizer is made, and the batches "
-            "in the loop.",
+            "Move the model to torch_xla.device() (TorchTPU: 'tpu') before the optimizer is made, "
+            "and the batches in the loop.",
             threshold="any trained parameter off the device",
         )
 
 
 @detector
 class DefaultedToCpu(Detector):
-    """A TPU was asked for and the XLA runtime took the host's CPU."""
+    """A TPU was asked for and the XLA runtime took the host's CPU.
+
+    On ``xla-cpu`` the host is what was asked for: there the same warning is no finding.
+    """
 
     NAME, CATEGORY = "pjrt_cpu_fallback", "C1"
     SOURCE = "public case pjrt_cpu_fallback (pytorch/xla#8626): Defaulting to PJRT_DEVICE=CPU"

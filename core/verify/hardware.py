@@ -21,6 +21,13 @@ def _xla(s: Subject) -> None:
         raise NotRun(f"The target kind {s.kind!r} is not known: use xla-cpu or tpu-<type>-<chips>.")
 
 
+def _why(s: Subject) -> str:
+    """Why a count is missing, as the end of a sentence."""
+    if view.record(s.run, "tpu") is not None:
+        return "TorchTPU counts only its compilations. Waive the check if you know better."
+    return "no XLA was seen in it."
+
+
 def _model(run: Run) -> JSON:
     model = view.record(run, "model")
     if model is None:
@@ -37,7 +44,10 @@ def _stepped(run: Run) -> list[JSON]:
 
 @check("L2.device")
 def device(s: Subject) -> Verdict:
-    """Every trained parameter is on an XLA device when the optimizer first steps (L2)."""
+    """Every trained parameter is on the target's device when the optimizer first steps (L2).
+
+    That is ``xla`` under torch_xla and ``tpu`` under TorchTPU.
+    """
     _xla(s)
     _model(s.run)
     devices: Counter[str] = Counter()
@@ -46,17 +56,21 @@ def device(s: Subject) -> Verdict:
             devices[name] += view.count(elements) or 0
     if not devices:
         raise NotRun(f"The probe recorded no device of parameters in run #{s.run.number}.")
-    wrong = {k: v for k, v in devices.items() if not view.is_device(k, "xla")}
+    wrong = {k: v for k, v in devices.items() if not view.is_target_device(k, s.kind)}
     text = ", ".join(f"{v} on {k}" for k, v in devices.items())
     return judged(
         not wrong,
-        "all trained parameters on XLA"
+        "all trained parameters on " + ("XLA" if any(map(_is_xla, devices)) else "the TPU")
         if not wrong
         else f"trained parameters on {', '.join(wrong)}",
-        expected=f"{sum(devices.values())} on xla",
+        expected=f"{sum(devices.values())} on {'xla' if s.xla_cpu else 'xla or tpu'}",
         actual=text,
         tolerance="all",
     )
+
+
+def _is_xla(device: str) -> bool:
+    return view.is_device(device, "xla")
 
 
 @check("L2.runtime")
@@ -85,10 +99,12 @@ def _devices(s: Subject) -> list[str]:
     found: set[str] = set()
     for record in s.run.signals:
         names = record.get("devices")
-        if record.get("k") == "xla" and isinstance(names, list):
+        if record.get("k") in ("xla", "tpu") and isinstance(names, list):
             found |= {str(name) for name in names}
-    if view.record(s.run, "xla") is None:
-        raise NotRun(f"Run #{s.run.number} never imported torch_xla, as far as the probe saw.")
+    if view.record(s.run, "xla") is None and view.record(s.run, "tpu") is None:
+        raise NotRun(
+            f"Run #{s.run.number} imported neither torch_xla nor torch_tpu, as far as the probe saw."
+        )
     if not found:
         raise NotRun(
             f"The XLA runtime of run #{s.run.number} named no devices: it was not started by the "
@@ -148,7 +164,7 @@ def executed(s: Subject) -> Verdict:
     _xla(s)
     total, known = view.per_step(_stepped(s.run), "executes")
     if not known:
-        raise NotRun(f"Run #{s.run.number} has no count of executions: no XLA was seen in it.")
+        raise NotRun(f"Run #{s.run.number} has no count of executions: {_why(s)}")
     return judged(
         total >= MIN_EXECUTIONS * known,
         f"{total / known:.2g} executions a step",
@@ -165,7 +181,7 @@ def fallback(s: Subject) -> Verdict:
     steps = _stepped(s.run)
     finish = view.record(s.run, "finish") or {}
     if not any(isinstance(r.get("fallbacks"), dict) for r in [*steps, finish]):
-        raise NotRun(f"Run #{s.run.number} has no fallback counters: no XLA was seen in it.")
+        raise NotRun(f"Run #{s.run.number} has no fallback counters: {_why(s)}")
     # The totals at the end also hold what fell back outside the training steps.
     ops = view.fallbacks([finish]) or view.fallbacks(steps)
     return judged(
@@ -204,7 +220,8 @@ def _rate(s: Subject, field: str, what: str, limit: float) -> Verdict:
     later = [r for r in _stepped(s.run) if (view.count(r.get("n")) or 0) > warm]
     total, known = view.per_step(later, field)
     if not known:
-        raise NotRun(f"Run #{s.run.number} has no count of {what} after step {warm}.")
+        why = f": {_why(s)}" if view.record(s.run, "tpu") else "."
+        raise NotRun(f"Run #{s.run.number} has no count of {what} after step {warm}{why}")
     rate = total / known
     seconds, _ = view.per_step(view.steps(s.run), "compile_s")
     return judged(
