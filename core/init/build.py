@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core.init.entries import missing, text_of
 from core.init.facts import Entry
@@ -18,9 +18,10 @@ _FP16 = {"--fp16", "--half", "--use_fp16"}
 @dataclass(slots=True)
 class Command:
     """A command with its environment; ``notes`` are sentences for its comment, ``edits`` those
-    that ask for an edit before it runs."""
+    that ask for an edit before it runs. ``words`` are without ``cd`` and launcher."""
 
     text: str = ""
+    words: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
@@ -46,11 +47,12 @@ def reference_command(entry: Entry, scripts: Scripts, gpu: bool) -> Command:
     if not gpu:
         words = _without_gpu(words, made)
     launcher = _launcher(entry, gpu, made)
-    given = replace_words(entry, words)
+    given = replace(entry, words=tuple(words))
     made.edits += [f"{name} is required and not given here" for name in missing(given, scripts)]
     made.edits += [f"{word} is not known" for word in entry.open]
     if not entry.script:
         made.edits.append(f"{words[1] if len(words) > 1 else words[0]} is not in the project")
+    made.words = words
     made.text = _text(entry.cwd, launcher, words)
     return made
 
@@ -58,7 +60,7 @@ def reference_command(entry: Entry, scripts: Scripts, gpu: bool) -> Command:
 def target_command(entry: Entry, reference: Command, scripts: Scripts) -> Command:
     """The same for the target: one process, and the device where a place for it is known."""
     made = Command()
-    words = _words_of(reference.text, entry)
+    words = list(reference.words)
     made.env = {k: v for k, v in reference.env.items() if not _GPU_ENV.fullmatch(k)}
     itself = made.env.pop(SWITCH, None) is not None
     made.env["PJRT_DEVICE"] = "CPU"
@@ -100,35 +102,12 @@ def uses_xla_by_itself(entry: Entry, scripts: Scripts) -> bool:
     return any(s.framework in ("transformers Trainer", "accelerate") for s in near)
 
 
-def replace_words(entry: Entry, words: list[str]) -> Entry:
-    """The entry with other words."""
-    from dataclasses import replace
-
-    return replace(entry, words=tuple(words))
-
-
 def _text(cwd: str, launcher: list[str], words: list[str]) -> str:
     line = words if not launcher else [*launcher, *words[1:]]
     if launcher and words[1:2] == ["-m"] and launcher[0] == "python":
         line = [*launcher, "--module", *words[2:]]
     text = text_of(tuple(line))
     return f"cd {text_of((cwd,))} && {text}" if cwd else text
-
-
-def _words_of(text: str, entry: Entry) -> list[str]:
-    """The words of a reference command without its ``cd`` and launcher."""
-    import shlex
-
-    words = shlex.split(text.split(" && ", 1)[1] if entry.cwd else text)
-    if words[:1] == ["python"] and words[1:3] != ["-m", "torch.distributed.launch"]:
-        if words[1:3] != ["-m", "torch.distributed.run"]:
-            return words
-    start = entry.words[1]
-    if start in words:
-        return ["python", *words[words.index(start, 1 if words[0] != "python" else 3) :]]
-    if "--module" in words:
-        return ["python", "-m", *words[words.index("--module") + 1 :]]
-    return list(entry.words)
 
 
 def _launcher(entry: Entry, gpu: bool, made: Command) -> list[str]:

@@ -47,7 +47,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class MetricPlace:
-    """A place where a metric is printed or written; the fields are those of ``[metric]``."""
+    """A place where a metric is printed or written; the fields are those of ``[metric]``.
+
+    ``edit`` is what has to be done before it can be read there.
+    """
 
     name: str
     source: str
@@ -58,6 +61,7 @@ class MetricPlace:
     key: str = ""
     file: str = ""
     line: str = ""
+    edit: str = ""
     score: int = 0
     notes: tuple[str, ...] = ()
 

@@ -53,9 +53,9 @@ def find_metrics(entry: Entry | None, scripts: Scripts) -> list[MetricPlace]:
         key = (place.pattern, place.reader, place.key, place.file)
         if key not in best or place.score >= best[key].score:
             best[key] = place
-    last_first = list(best.values())[::-1]
-    last_first.sort(key=lambda p: -p.score)
-    return [_told_apart(place, last_first) for place in last_first[:MAX_PLACES]]
+    lines = {place.source: number for number, place in enumerate(best.values())}
+    ordered = sorted(best.values(), key=lambda p: (-p.score, -lines[p.source]))
+    return [_told_apart(place, ordered) for place in ordered[:MAX_PLACES]]
 
 
 def _told_apart(place: MetricPlace, others: list[MetricPlace]) -> MetricPlace:
@@ -291,9 +291,16 @@ def _trainer(script: Script, entry: Entry) -> Iterator[MetricPlace]:
     places: list[ast.expr] = [*evaluates] or ([during] if during is not None else [])
     for at in places:
         shown = during is not None or _is_printed(module, at)
-        note = () if shown else ("It is printed only with --disable_tqdm True, or by a print.",)
+        edit = (
+            ""
+            if shown
+            else (
+                "after training the Trainer prints an evaluation only with --disable_tqdm True: add that "
+                "to both commands, or print it"
+            )
+        )
         for key in keys:
-            place = replace(_keyed(script, at, f"{split}_{key}"), reader="hf dict", notes=note)
+            place = replace(_keyed(script, at, f"{split}_{key}"), reader="hf dict", edit=edit)
             line = f"{{'{split}_{key}': 0.8125, 'epoch': 3.0}}"
             yield replace(place, line=line, score=place.score - (0 if shown else 30))
     for call in module.methods("train"):

@@ -42,6 +42,8 @@ class Draft:
         self.edits += [f"[reference] and [target] command: {e}." for e in self.reference.edits]
         if not project.metrics:
             self.edits.append("[metric]: no line that prints a metric was found, and L3 needs one.")
+        elif project.metrics[0].edit:
+            self.edits.append(f"[metric]: {project.metrics[0].edit}.")
         self._lines: list[str] = []
         self.text = self._render()
 
@@ -199,6 +201,8 @@ class Draft:
             self._comment(f"as in: {place.line}")
         for note in place.notes:
             self._comment(note)
+        if place.edit:
+            self._comment(f"EDIT: {place.edit}.")
         self._set("name", place.name)
         for key in ("pattern", "file", "reader", "key"):
             if value := getattr(place, key):

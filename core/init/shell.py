@@ -92,10 +92,9 @@ def commands(text: str, path: str, kind: str = "launcher") -> Iterator[Entry]:
 
 def _parts(text: str) -> list[str]:
     """The commands of one line: ``a; b && c`` are three, a pipe's first alone counts."""
-    text = re.sub(r"^(?:if|then|do|else|while|until|!)\s+", "", text)
     if re.match(r"for\s+\w+\s+in\s", text):
         head, _, rest = text.partition(";")
-        return [head, *_parts(re.sub(r"^\s*do\s+", "", rest))]
+        return [head, *_parts(rest.strip())]
     if "$(" in text or "`" in text:
         return [text]
     quoted = 0
@@ -108,7 +107,8 @@ def _parts(text: str) -> list[str]:
             now = ""
         else:
             now += sign
-    return [p.strip().lstrip("&|").strip() for p in [*parts, now] if p.strip(" &|")]
+    bare = [p.strip().lstrip("&|").strip() for p in [*parts, now] if p.strip(" &|")]
+    return [re.sub(r"^(?:(?:if|elif|then|do|else|while|until|!|\{)\s+)+", "", p) for p in bare]
 
 
 def _command(text: str, variables: Variables, source: str, kind: str) -> Entry | None:
