@@ -289,7 +289,9 @@ class StepRecord(Record):
     ``computed``, or returned by a ``clip`` of just these tensors; ``clip, scaled`` is of gradients
     that a GradScaler had multiplied. ``grad_norm_after`` is what the optimizer got. ``by_hand``
     (parity mode): they differ without a clip. ``grad_norms`` (after clipping) and
-    ``update_norms`` are per tensor, in parity mode only.
+    ``update_norms`` are per tensor, in parity mode only. On a lazy device (XLA, TorchTPU) light mode
+    reads nothing by itself: a loss or a norm is there where the program read it, and
+    ``params_changed`` says whether the optimizer wrote to any of them, were it the same value.
 
     ``samples``: forwarded in training through the largest of the optimizer's modules since the
     step before, of whatever optimizer; twice if it was called twice on them, once if a closure

@@ -45,7 +45,7 @@ def test_the_command_measures_a_model_on_the_cpu() -> None:
     assert not [reason for reason in case["reasons"] if "the probe" in reason], case["reasons"]
     assert result["torch"]
     assert result["own_ms"]["cpu"] > 0
-    assert "cpu cnn: 10 steps with the probe, 10 without" in done.stderr
+    assert "cpu cnn: 10 steps with the probe and 10 without" in done.stderr
 
 
 def test_without_torch_nothing_is_judged_and_nothing_passes(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ async def faulty(place: Path, program: str, *arguments: str, **more: object) -> 
             ("Adam updates 4 of 4 tensors", "moving the model to xla:0"),
             0,
         ),
-        ("nan_mask", "nan", "C5", ("step 6: loss nan", "in step 5, the last finite one"), 6),
-        ("constant_loss", "loss_constant", "C2", ("loss 0 in each of 10 readings",), 10),
+        ("nan_mask", "nan", "C5", ("step 6: loss nan", "in step 1, the last finite one"), 6),
+        ("constant_loss", "loss_constant", "C2", ("loss 0 in each of 10 readings",), 40),
     ],
 )
 async def test_a_silent_fault_opens_its_finding_and_no_other(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xla
 # 11-14  the shape of the input grows at each step
 # 15-17  no clip
 # 18-20  no end of the step: no sync
-# 21-23  a read of the loss at each step
+# 21-23  a read at each step: of something else than the loss, of a detached loss, of a copy
 PROGRAM = """
 import gc, json, sys
 import torch, torch_xla
@@ -38,6 +38,12 @@ class Tied(torch.nn.Module):
     def forward(self, x):
         return self.out(self.embed(x).mean(1))
 
+READS = [
+    lambda loss: (loss * 2).item(),
+    lambda loss: loss.detach().tolist(),
+    lambda loss: loss.detach().cpu(),
+]
+
 def train(steps, early=False, grow=False, clip=True, sync=torch_xla.sync, read=False):
     model = Tied()
     if early:
@@ -56,7 +62,7 @@ def train(steps, early=False, grow=False, clip=True, sync=torch_xla.sync, read=F
         if sync is not None:
             sync()
         if read:
-            loss.item()
+            READS[step](loss)
     del model, optimizer
     gc.collect()
     return loss.item()
@@ -93,6 +99,15 @@ def light(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return seen
 
 
+@pytest.fixture(scope="module")
+def sparse(run: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Its healthy steps in light mode, with reads by the probe itself."""
+    env = {**ENV, "PILOTAGE_PROBE_READS": "sparse"}
+    seen = run(tmp_path_factory.mktemp("sparse"), PROGRAM, "healthy", env=env)
+    assert seen.code == 0, seen.err
+    return seen
+
+
 def part(seen: Any, first: int, last: int) -> list[StepRecord]:
     steps = {s.n: s for s in seen.steps}
     return [steps[n] for n in range(first, last + 1)]
@@ -101,8 +116,7 @@ def part(seen: Any, first: int, last: int) -> list[StepRecord]:
 def test_light_mode_changes_neither_values_nor_compiles(plain: dict[str, Any], light: Any) -> None:
     assert json.loads(light.out) == plain
     assert light.finish.compiles == plain["compiles"]
-    assert light.finish.own_compiles == 0
-    assert light.finish.own_transfers  # it did read, and says so
+    assert (light.finish.own_compiles, light.finish.own_transfers) == (0, 0)
     assert light.finish.errors == 0
 
 
@@ -119,12 +133,30 @@ def test_healthy_steps(light: Any) -> None:
     assert {s.signature for s in steps[:-1]} == {"B C(0.1) S M Z"}
     assert [s.compiles for s in steps[2:]] == [0, 0, 0, 0]
     assert sum(s.compiles or 0 for s in steps) >= 1
+    assert [s.params_changed for s in steps] == [True, True, None, None, True, None]
+    assert [s.transfers for s in steps[:5]] == [0] * 5
+
+
+def test_values_are_known_where_the_program_reads_them(light: Any, plain: dict[str, Any]) -> None:
+    losses = {s.n: s.loss for s in light.steps if s.loss is not None}
+    assert set(losses) == {6, 10, 14, 17, 20, 22, 23}
+    ends = [losses[n] for n in (6, 10, 14, 17, 20, 23)]
+    assert ends == plain["losses"]  # each call of train() returns its last loss
+    assert losses[22] > losses[23] > 0
+    assert all(s.grad_norm is None and s.update_norm is None for s in light.steps)
+
+
+def test_sparse_reads_are_made_where_they_are_asked_for(sparse: Any, plain: dict[str, Any]) -> None:
+    steps = sparse.steps
     assert all(s.loss is not None and s.loss > 0 for s in steps)
     assert all(s.grad_norm is not None and s.grad_norm > 0.1 for s in steps)
     assert [s.params_changed for s in steps] == [True, True, None, None, True, None]
     # SGD with lr 0.1 on a gradient clipped to 0.1
     assert [s.update_norm for s in steps if s.update_norm] == pytest.approx([0.01] * 3, rel=1e-3)
     assert [s.transfers for s in steps[:5]] == [0] * 5
+    assert sparse.finish.own_transfers  # it did read, and says so
+    assert (sparse.finish.own_compiles, sparse.finish.errors) == (0, 0)
+    assert steps[5].loss == plain["losses"][0]
 
 
 def test_lost_ties_show(light: Any) -> None:
@@ -142,7 +174,7 @@ def test_an_optimizer_made_before_the_move_shows(light: Any) -> None:
     assert [o.orphaned for o in light.optimizers] == [0, 1, 0, 0, 0, 0]
     assert light.optimizers[1].devices == {"cpu": 32}
     tenth = part(light, 10, 10)[0]
-    assert (tenth.params_changed, tenth.update_norm) == (False, 0.0)
+    assert (tenth.params_changed, tenth.update_norm) == (False, None)
 
 
 def test_a_recompile_at_every_step_shows(light: Any) -> None:
@@ -154,8 +186,6 @@ def test_a_missing_clip_and_a_missing_sync_show(light: Any) -> None:
     assert {s.signature for s in part(light, 15, 16)} == {"B S M Z"}
     assert all(not s.clips for s in part(light, 15, 17))
     assert {s.signature for s in part(light, 18, 19)} == {"B C(0.1) S Z"}
-    # Nothing has run yet: reading would have compiled.
-    assert [s.loss for s in part(light, 18, 19)] == [None, None]
     assert [s.executes for s in part(light, 18, 19)] == [0, 0]
 
 
@@ -164,14 +194,14 @@ def test_reads_by_the_program_itself_are_counted_without_ours(light: Any) -> Non
 
 
 def test_parity_mode_reads_every_step_and_agrees_with_light(
-    run: Any, tmp_path: Path, light: Any
+    run: Any, tmp_path: Path, sparse: Any
 ) -> None:
     seen = run(tmp_path, PROGRAM, "healthy", mode="parity", steps=3, env=ENV)
     assert (seen.code, seen.out) == (0, "")
     assert (seen.finish.reason, seen.finish.errors) == ("parity steps reached", 0)
     assert seen.finish.own_compiles
     assert seen.models[0].norms is not None
-    for step, same in zip(seen.steps, part(light, 1, 3), strict=True):
+    for step, same in zip(seen.steps, part(sparse, 1, 3), strict=True):
         assert step.signature == same.signature
         assert step.loss == pytest.approx(same.loss, rel=1e-6)
         assert step.grad_norm == pytest.approx(same.grad_norm, rel=1e-5)

@@ -7,8 +7,11 @@ torch_xla itself: it waits until the program does. What it sees goes as JSON lin
 Two modes, by ``PILOTAGE_PROBE_MODE``:
 
 ``light``
-    Never causes a compile. Reads values on an XLA device only after the program itself has
-    synchronised, and parameters only at the sparse steps of ``cycle.is_sparse``.
+    Never causes a compile, and reads nothing from a lazy device (XLA, TorchTPU): a loss is known
+    where the program reads it itself. With ``PILOTAGE_PROBE_READS=sparse`` it does read there, after
+    the program itself has synchronised: losses in the first steps and each tenth, parameters at
+    the steps of ``cycle.is_sparse``; what that cost is in the record ``finish``. Parameters on the
+    host or a GPU are read at these steps, too.
 ``parity``
     Reads everything at each step, turns dropout off, and ends the process with exit code 0 when
     ``PILOTAGE_PROBE_STEPS`` optimizer steps are done. On an XLA device it synchronises by itself.

@@ -13,6 +13,7 @@ class Backend:
     """Eager PyTorch on the CPU or on CUDA: values can be read at any time, nothing is compiled."""
 
     name = "eager"
+    keeps = False  # whether a tensor must be held so that no other gets its identity
 
     def __init__(self):
         self.own_transfers = 0
@@ -41,6 +42,13 @@ class Backend:
     def lazy(self, tensor):
         """Whether operations on this tensor are noted down and run later."""
         return False
+
+    def identity(self, tensor):
+        """What stays with a lazy tensor's value, or None where there is no such thing.
+
+        The same for its ``detach()``, and another one once the tensor is written to.
+        """
+        return None
 
     def readable(self, tensor):
         """Whether reading ``tensor`` computes nothing that the program has not computed."""

@@ -71,7 +71,7 @@ def settle_blind(thread):
 def _first(thread, entry, module):
     if reading.parity():
         dropout.off_in(module)
-    elif is_sparse(thread.steps + 1):
+    elif process.reads and is_sparse(thread.steps + 1):
         if thread.snapshot is None or thread.snapshot[0] != thread.steps:
             parameters = [p for _, p in model.budget(reading.trained(None, [entry]))]
             if reading.lazy(parameters):

@@ -5,10 +5,14 @@ import weakref
 
 from . import model, process
 from .cycle import is_sparse
-from .threads import outermost
+from .threads import current, outermost
 
-LOSS_EVERY = 10  # on a lazy device a read costs up to 20 % of a 5 ms step
-SLOW_STEP_S = 0.05  # above this a read each step is lost in the noise
+# Where values may be read by ourselves, a loss is read in the first steps, in each tenth (on a lazy
+# device a read costs up to 20 % of a 5 ms step), and where steps are so slow that it is lost in the
+# noise.
+LOSS_EVERY = 10
+SLOW_STEP_S = 0.05
+NOT_READ = "the program did not read it"
 EAGER = ("cuda", "mps", "xpu", "hip")  # where a copy of a scalar is an asynchronous kernel
 
 # Every optimizer that was made: whose parameters another one's are not.
@@ -24,7 +28,7 @@ def parity():
 
 
 class Held:
-    """A scalar on a device, to be read later; ``lost`` says why it can't be any more."""
+    """A scalar on a device, to be read later."""
 
     __slots__ = ("tensor", "version")
 
@@ -32,11 +36,35 @@ class Held:
         self.tensor, self.version = tensor, version
 
 
-def hold(value):
-    """A number at once, a Held for a scalar that is not on the host, None for anything else.
+class Asked:
+    """A scalar on a lazy device that we do not read: its number is known once the program reads it.
 
-    A lazy scalar is held as it is, at every step and whether it is read or not: what is held is
-    an output of the compiled graph, and a graph that differs between steps is compiled again.
+    The tensor itself is not held on XLA: that would make it an output of the program's graph.
+    """
+
+    __slots__ = ("identity", "kept", "number")
+
+    def __init__(self, tensor):
+        self.identity, self.number = process.backend.identity(tensor), None
+        self.kept = tensor if process.backend.keeps else None
+
+
+def told(tensor, number):
+    """The program has read this lazy scalar: its own read is all that light mode needs."""
+    asked = current().asked
+    if asked:
+        identity = process.backend.identity(tensor)
+        for item in asked:
+            if item.identity == identity:
+                item.number = number
+
+
+def hold(value):
+    """A number at once, a Held or an Asked for a scalar that is not on the host, else None.
+
+    Where values may be read by ourselves, a lazy scalar is held as it is, at every step and whether
+    it is read or not: what is held is an output of the compiled graph, and a graph that differs
+    between steps is compiled again.
     """
     if value is None or isinstance(value, bool):
         return None
@@ -46,10 +74,15 @@ def hold(value):
         return None
     if value.numel() != 1 or value.is_complex() or value.device.type == "meta":
         return None
-    if value.device.type == "cpu":
-        return float(value.detach())
+    if value.is_cpu:
+        return float(value.item())
     if value.device.type in EAGER:
         return Held(value.detach().clone(), None)
+    if not process.reads and process.backend.lazy(value):
+        item = Asked(value)
+        if item.identity is not None:
+            current().asked.append(item)
+        return item
     return Held(value, _version(value))
 
 
@@ -64,6 +97,8 @@ def value(item):
     """A held scalar as a float, or None if reading it would compute something or it has changed."""
     if item is None or isinstance(item, float):
         return item
+    if isinstance(item, Asked):
+        return item.number
     tensor = item.tensor
     if item.version is not None and _version(tensor) != item.version:
         return None  # an in-place operation has changed it since
@@ -75,6 +110,18 @@ def value(item):
 def waits(item):
     """Whether a held scalar is not computed yet, but will be at the host's next sync."""
     return isinstance(item, Held) and not process.backend.readable(item.tensor)
+
+
+def written(parameters):
+    """A function that says whether any of these lazy parameters has been written to since.
+
+    Of what was written nothing is known: the same value again counts, too.
+    """
+    parameters = [p for p in parameters if process.backend.lazy(p)]
+    before = [process.backend.identity(p) for p in parameters]
+    if not before or None in before:
+        return lambda: None
+    return lambda: before != [process.backend.identity(p) for p in parameters]
 
 
 def lazy(tensors):
@@ -180,7 +227,7 @@ def snapshot(step, parameters):
 
 def after_sync(thread, cycle):
     """Right after the program's own sync its parameters are real: copy them, sparsely."""
-    if not (is_sparse(cycle.n) or is_sparse(cycle.n + 1)):
+    if not process.reads or not (is_sparse(cycle.n) or is_sparse(cycle.n + 1)):
         return
     parameters = [p for _, p in model.budget(trained(cycle.owner(), cycle.roots))]
     if not lazy(parameters):

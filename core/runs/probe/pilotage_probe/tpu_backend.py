@@ -18,6 +18,7 @@ class TpuBackend(Backend):
     """Nothing is imported here: its modules are there once the program has loaded torch_tpu."""
 
     name = "tpu"
+    keeps = True
 
     def __init__(self, torch_tpu):
         super().__init__()
@@ -49,6 +50,10 @@ class TpuBackend(Backend):
     def lazy(self, tensor):
         """See Backend."""
         return tensor.device.type == "tpu"
+
+    def identity(self, tensor):
+        """See Backend; the storage and how often it was written to."""
+        return tensor.untyped_storage()._cdata, tensor._version
 
     def readable(self, tensor):
         """See Backend; a deferred tensor has no value yet."""

@@ -5,7 +5,7 @@ Everything else is what ``torch_hooks`` wraps: TorchTPU adds no end of a step of
 
 import sys
 
-from . import guard, process
+from . import asked, guard, process
 from .tpu_backend import TpuBackend
 
 
@@ -17,3 +17,7 @@ def install(torch_tpu):
         process.backend = TpuBackend(torch_tpu)
         kind, fields = process.backend.describe(False)
         process.write(kind, **fields)
+    torch = sys.modules.get("torch")
+    if hasattr(torch, "Tensor") and hasattr(torch, "nn"):  # else torch_hooks does it
+        with guard.reporting("hook reads"):
+            asked.install(torch)

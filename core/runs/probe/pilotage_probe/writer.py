@@ -16,6 +16,7 @@ from os import write as write_bytes
 
 MAX_LINE = 1 << 20  # bytes; a longer record is replaced by one that says so
 MAX_FAILURES = 5  # in a row; then give up: a full disk must not cost the host a syscall each step
+ASK_EVERY = 16  # lines: how often the limit of a file's size is asked for, which may be lowered
 LOCK_S = 1.0  # a thread that was stopped in mid-write must not stop the others
 FLAGS = O_WRONLY | O_APPEND | O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
@@ -32,6 +33,7 @@ class Writer:
         self.fd = -1
         self.identity = None
         self.size = 0
+        self.limit, self.asked = 0, 0  # bytes, and the lines until it is asked for again
         self.torn = False  # the last line was cut off by a full disk
         self.failures = 0
         self.dropped = 0
@@ -86,7 +88,10 @@ class Writer:
         self._ready()
         if self.torn:
             line = b"\n" + line
-        if self.size + len(line) > _file_limit():
+        self.asked -= 1
+        if self.asked < 0:
+            self.limit, self.asked = _file_limit(), ASK_EVERY
+        if self.size + len(line) > self.limit:
             raise OSError("the file may not grow")  # a write would raise SIGXFSZ
         written = write_bytes(self.fd, line)
         self.torn = written < len(line)

@@ -12,6 +12,8 @@ from .backends import Backend
 
 # Newest name first. torch_xla 2.1 and older say Server.
 FROM_DEVICE = ("TransferFromDeviceTime", "TransferFromServerTime")
+EXECUTE = "ExecuteTime"
+SHORT_SAMPLES = 200
 # A metric is handed over with its last 1024 samples, at 80 ns each: with this many the look is
 # no longer free, and is taken at two steps (one difference) of EVERY, or where steps are slow.
 CHEAP_SAMPLES = 300
@@ -31,6 +33,7 @@ class XlaBackend(Backend):
         import torch_xla.debug.metrics as metrics  # already loaded, or a few small modules
 
         self.metrics = metrics
+        self.report = getattr(self.core, "_short_xla_metrics_report", None)
         self.sync = None  # the function that ends a graph, as it was before our hooks
         self.compiled = (-1, 0, 0.0)  # compiles begun, of which ended, seconds; at the last look
         self.looks = 0
@@ -70,8 +73,7 @@ class XlaBackend(Backend):
             self.compiled = (begun, ended, ns / 1e9)
         executes = transfers = None
         if full:
-            executes = self._metric("ExecuteTime")[0]
-            sent = self._metric(*FROM_DEVICE)[0]
+            executes, sent = self._totals()
             transfers = sent - self.own_transfers
             self.samples = executes + sent
         fallbacks = {}
@@ -87,6 +89,20 @@ class XlaBackend(Backend):
             "fallbacks": fallbacks,
         }
 
+    def _totals(self):
+        """How many executions and transfers to the host there were.
+
+        From the short report once there are many samples: it states totals in less than half the
+        time. A report that reads otherwise than expected is not asked again.
+        """
+        if self.report is not None and self.samples > SHORT_SAMPLES:
+            text = self.report(["-"], [EXECUTE, FROM_DEVICE[0]])
+            found = [_total(text, name) for name in (EXECUTE, FROM_DEVICE[0])]
+            if found[0] is not None:
+                return found[0], found[1] or 0
+            self.report = None
+        return self._metric(EXECUTE)[0], self._metric(*FROM_DEVICE)[0]
+
     def progress(self):
         """See Backend. A compile that has begun is counted at once, its time when it has ended."""
         begun, ended, _ = self.compiled
@@ -101,6 +117,11 @@ class XlaBackend(Backend):
     def lazy(self, tensor):
         """See Backend."""
         return tensor.device.type == "xla"
+
+    def identity(self, tensor):
+        """See Backend; the id of the XLATensor, which every operation in place replaces."""
+        ask = getattr(self.core, "_xla_get_tensor_id", None)
+        return None if ask is None else ask(tensor)
 
     def readable(self, tensor):
         """Whether the tensor is on the host, or on the device with no pending graph.
@@ -154,3 +175,10 @@ class XlaBackend(Backend):
             "pjrt_device": os.environ.get("PJRT_DEVICE"),
             "devices": self.devices() if started else None,
         }
+
+
+def _total(report, name):
+    """``TotalSamples`` of a metric in a metrics report, or None where that does not stand there."""
+    _, found, rest = report.partition("Metric: %s\n  TotalSamples: " % name)
+    number = rest[:20].split("\n")[0]
+    return int(number) if found and number.isdigit() else None

@@ -3,7 +3,7 @@
 import atexit
 import sys
 
-from . import guard, process, steps, torch_hooks, wrapping
+from . import asked, guard, process, steps, torch_hooks, wrapping
 from .xla_backend import XlaBackend
 
 
@@ -13,6 +13,8 @@ def install(torch_xla):
         process.backend = XlaBackend(torch_xla)
         kind, fields = process.backend.describe(False)
         process.write(kind, **fields)
+    with guard.reporting("hook reads"):
+        asked.install(sys.modules["torch"])
     with guard.reporting("hook clip"):
         torch_hooks.wrap_clips(sys.modules["torch"])
     with guard.reporting("hook sync"):
