@@ -46,6 +46,7 @@ def outcome(state: SessionState, run: Run) -> Outcome:
         return Outcome(end.reason, end.text or end.reason)
     if not run.ok_exit:
         how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
+        how += f" ({end.cause})" if end.cause else ""
         loud = [f for f in findings if not f.opened.silent] or findings
         return Outcome("loud", how + (f": {_words(loud[0])}" if loud else ""))
     if findings:
@@ -69,8 +70,22 @@ def _all_words(findings: list[Finding]) -> str:
 
 
 def findings_of(state: SessionState, run: Run) -> list[Finding]:
-    """The findings of a run that the operator has not closed."""
-    return [f for f in state.findings.values() if f.run_id == run.run_id and not f.dismissed]
+    """The findings of a run that speak for it.
+
+    Not those that the operator has closed, nor one that was over before the run was (a stall
+    after which it went on).
+    """
+    return [
+        f
+        for f in state.findings.values()
+        if f.run_id == run.run_id and not f.dismissed and not _over_within(f, run)
+    ]
+
+
+def _over_within(finding: Finding, run: Run) -> bool:
+    if finding.resolved_seq is None:
+        return False
+    return run.ended_seq is None or finding.resolved_seq < run.ended_seq
 
 
 def checks_of(state: SessionState, run: Run) -> list[CheckResult]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core import events as ev
-from core.attempts import Outcome, outcome
+from core.attempts import Outcome, findings_of, outcome
 from core.findings import detect
 from core.verify.evaluate import evaluate, waived
 from tests.core.scene import Scene, healthy, step_records
@@ -109,3 +109,25 @@ def test_a_waived_failure_no_longer_fails_the_attempt() -> None:
     assert of(scene, run_id).kind == "silent"
     scene.add(waived(scene.state.checks["L3.metric"][-1].body, "agreed", "operator"))
     assert of(scene, run_id).kind == "passed"
+
+
+def test_a_stall_after_which_the_run_went_on_does_not_speak_for_it() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start("attempt")
+    stall = ev.FindingOpened(
+        f"{run_id}.stalled", "stalled", "C4", "the run has stalled", silent=True
+    )
+    scene.add(stall, run_id)
+    scene.add(ev.FindingResolved(stall.finding_id, "The run went on after 901 s."), run_id)
+    scene.end(run_id)
+    state = scene.state
+    assert findings_of(state, state.runs[run_id]) == []
+    assert outcome(state, state.runs[run_id]).kind == "unverified"
+
+
+def test_what_stands_behind_the_end_is_in_the_words() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start("attempt")
+    scene.end(run_id, None, reason="signalled", signal="SIGKILL", cause="out of memory")
+    state = scene.state
+    assert outcome(state, state.runs[run_id]).text.startswith("SIGKILL (out of memory)")

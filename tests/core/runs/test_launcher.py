@@ -20,6 +20,7 @@ from core.runs.launcher import (
     Ended,
     Item,
     Launcher,
+    Notice,
     Output,
     Progress,
     Records,
@@ -329,3 +330,20 @@ def test_a_path_is_stated_without_the_operators_own() -> None:
         {"PATH": "/usr/bin", "HOME": "/h"}, {"PATH": "/venv/bin:/usr/bin", "HOME": "/h", "X": "1"}
     )
     assert stated == {"PATH": "/venv/bin:$PATH", "X": "1"}
+
+
+async def test_a_python_that_the_probe_cannot_follow_is_said(tmp_path: Path) -> None:
+    code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
+    command = [sys.executable, "-I", "-c", code]
+    handle = await Launcher().start(
+        spec(tmp_path, command, probe="light", probe_dir=tmp_path / "p")
+    )
+    notices = []
+    async for item in handle:
+        if isinstance(item, Usage):
+            (tmp_path / "go").touch()
+        if isinstance(item, Notice):
+            notices.append(item)
+    (notice,) = notices
+    assert notice.kind == "unwatched"
+    assert "started with -I, which ignores PYTHONPATH" in notice.text
