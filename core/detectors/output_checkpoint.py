@@ -105,17 +105,26 @@ class EqualsBase(OutputDetector):
                     r"^\s*-?\s*([\w.]{4,})", after.text
                 )
             body = [n for n in names if not _BY_RIGHT.search(n)]
+            deep = [n for n in body if re.search(r"\.\d+\.", n) and n in _missing(text, names)]
             wrapped = [n for n in body if _WRAPPED.search(n)]
             loaded_none = re.search(r"\b0 ?(?:of|/) ?\d+|(?:loaded|matched|restored) 0", text)
             own = _OWN.search(text) or "resum" in text or "restor" in text
             if (
                 wrapped
                 or loaded_none
-                or (body and (own or "_IncompatibleKeys" in text))
+                or (deep and (own or "_IncompatibleKeys" in text))
                 or (not names and _counts_many(text) and not _NONE.search(text))
             ):
                 found.append(line)
         return found[:5]
+
+
+def _missing(text: str, names: list[str]) -> list[str]:
+    """The names that the model lacks; what a checkpoint has besides may be there by right."""
+    before, found, after = text.partition("unexpected_keys")
+    if not found:
+        return names
+    return _LISTED.findall(after if "missing" in after and "missing" not in before else before)
 
 
 def _counts_many(text: str) -> bool:
@@ -200,7 +209,7 @@ class CheckpointTooSmall(OutputDetector):
             between = text[at:then]
             if "expected" in text[:at].lower() and not _EXPECTED.search(between):
                 size, other = other, size
-            elif not _EXPECTED.search(between) and "/" not in between:
+            elif not _EXPECTED.search(between) and not re.fullmatch(r"\S{1,12} ?/ ?", between):
                 continue
             if size < 0.9 * other:
                 return [line]
@@ -211,12 +220,13 @@ class CheckpointTooSmall(OutputDetector):
         """Shards of one checkpoint, by their names, whose sizes are far apart."""
         shards: dict[str, list[tuple[float, Line]]] = {}
         for line in log.having(*_WORDS):
-            m = re.search(r"(\S*?(?:rank|shard|host|process|__)\D{0,2})(\d+)\D\S*", line.text)
+            m = re.search(r"(\S{0,80}?(?:rank|shard|host|process|__)\D{0,2})(\d+)\D\S*", line.text)
             found = sizes(line.text)
             if m and found and _FILE.search(line.text) and not _SMALL_BY_RIGHT.search(line.text):
                 shards.setdefault(re.sub(r"\d+", "", m[1]), []).append((found[0][0], line))
         for items in shards.values():
             largest, smallest = max(items, key=lambda x: x[0]), min(items, key=lambda x: x[0])
-            if len(items) >= 2 and smallest[0] < 0.1 * largest[0]:
+            small = sum(size < 0.1 * largest[0] for size, _ in items)
+            if len(items) >= 2 and small >= len(items) / 2:  # the last of equal shards is smaller
                 return [largest[1], smallest[1]]
         return []

@@ -98,6 +98,10 @@ class DevicesDisagree(OutputDetector):
                     continue
                 key = _SIDE.sub("", f.key).strip(" :=-()")
                 side = "host" if near[1] else "device"
+                if re.search(
+                    r"time|step|sec|speed|throughput|it/s|mem|util|rate|count|param|size", key
+                ):
+                    continue
                 if is_loss(key) or is_score(key) or re.search(r"logit|output|result|mean|sum|grad|value|pred|tensor", key + " " * (not key) + ("tensor" if "tensor(" in line.text else "")):  # fmt: skip
                     step = next(
                         (x.value for x in fields(line.text) if x.key.endswith("step")), None

@@ -74,13 +74,15 @@ _IGNORED = re.compile(r"^(?:Exception ignored in|Error in atexit|Error in sys\.e
 _AGAIN = re.compile(
     r"^(?:During handling of the above exception|The above exception was the direct cause)"
 )
-_WARNED = re.compile(r"\bwarn(?:ing)?\b|Warning\b|\bW\d{4} |\bI\d{4} |\bINFO\b|\bDEBUG\b", re.I)
+_WARNED = re.compile(
+    r": [WI] +\w+/|\bwarn(?:ing)?\b|Warning\b|\bW\d{4} |\bI\d{4} |\bINFO\b|\bDEBUG\b", re.I
+)
 #: A sign that training goes on: a number of a step, an epoch, a loss; or its good end.
 _PROGRESS = re.compile(
     r"\b(?:loss|acc|accuracy|ppl|perplexity|bleu|epoch|step|iter|iteration)\b\W{0,12}\d"
     r"|(?:_loss|_acc|_accuracy)\b\W{0,6}\d"
     r"|\b(?:training|run|job|all) (?:is )?(?:completed?|finished|done)\b|^(?:done|finished)\b"
-    r"|\bsaved? (?:model |final )?(?:checkpoint|model)\b", re.IGNORECASE
+    r"|\bsaved? (?:model |final )?(?:checkpoint|model)\b|^Successfully (?:installed|built)\b", re.IGNORECASE
 )  # fmt: skip
 _NOT_PROGRESS = re.compile(r"^wandb:|^\s|\bfail|\berror\b|it/s\]|s/it\]|Error\b", re.IGNORECASE)
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)')

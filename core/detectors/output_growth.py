@@ -265,8 +265,9 @@ class KilledByKernel(OutputDetector):
 _SAID = re.compile(
     r"\bno (?:further|more|other|new) (?:output|logs?|lines|progress|steps?|messages)\b|\bno (?:output|progress|activity|step|heartbeat|log) (?:for|since|after|in)\b"
     r"|\b(?:never|does not|doesn't|did not|didn't) (?:finish|return|complete|progress|end|terminate|move|advance|proceed)\w*\b"
-    r"|\b(?:hangs?|hung|hanging|stuck|frozen|freezes|deadlock(?:ed)?|stalled|stalls|unresponsive)\b"
-    r"|\bno (?:progress|response)\b|\bstill (?:waiting|running|compiling|at step)\b.{0,40}\d|\bwait(?:ing|ed) .{0,60}(?:forever|for (?:more than |over )?\d+ ?(?:min|h|s\b|sec))"
+    r"|\b(?:hangs?|hung|hanging|stuck|deadlock(?:ed)?|stalled|unresponsive)\b"
+    r"|\b(?:process|training|run|program|job|script|loop|it) (?:is |appears |seems |has )?(?:frozen|freezes|froze|stalls)\b"
+    r"|\bno (?:progress|response)\b|\bstill (?:waiting|running|compiling|at step)\b.{0,40}\d ?(?:min|h\b|hours?)|\bwait(?:ing|ed)\b.{0,60}(?:forever|\d ?(?:min|hours?|h\b))|still waiting at step"
     r"|watchdog .{0,60}(?:no progress|timed? ?out|stall)|initialization is taking more than \d"
     r"|not making progress|\bstep \d+ .{0,20}timed out",
     re.IGNORECASE,

@@ -102,11 +102,8 @@ class CompilesAgain(OutputDetector):
                     return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
         fresh, cached = xla.count("UncachedCompile") or 0, xla.count("CachedCompile")
         if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
-            no, counter = xla.counters["UncachedCompile"]
-            return [
-                (no, counter.text),
-                (xla.counters["CachedCompile"][0], xla.counters["CachedCompile"][1].text),
-            ]
+            pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
+            return [(no, signal.text) for no, signal in pair]
         for found in series(log, lambda key: bool(_COMPILES.search(key))):
             steps, values = found.span, found.values
             rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS

@@ -16,6 +16,10 @@ from core.detectors.output_ending import Ending, ending_of
 from core.detectors.output_fields import Field, fields
 from core.detectors.output_xla import XlaFacts
 
+#: Characters of a log that are read. Of one with more all lines are cut, to this many at least:
+#: they are long by intent or by mistake, and every pattern takes time on every character.
+MAX_TEXT, SHORTEST = 3_000_000, 160
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -59,7 +63,11 @@ class Reading:
 class LogLook:
     """Lines of output, in order; in a long log not all of them, but each with its number."""
 
-    def __init__(self, lines: Sequence[Line], cwd: str = "") -> None:
+    def __init__(self, lines: Sequence[Line], cwd: str = "", chars: int = MAX_TEXT) -> None:
+        size = sum(len(line.text) for line in lines)
+        if size > chars and lines:
+            cut = max(SHORTEST, chars // len(lines))
+            lines = [Line(x.no, x.text[:cut], x.stream) for x in lines]
         self.lines = lines
         self.cwd = cwd
 

@@ -141,7 +141,7 @@ def _impossible(row: Row, field: Field) -> bool:
     return bool(re.search(r"\b(?:perplexity|ppl)\b", key)) and 0 <= value < 0.999
 
 
-_RUNNING = re.compile(r"\b(?:running|total|cumulative|accum\w*|sum|epoch)\b.*\b(?:loss|correct|count|samples|tokens|sum)\b|\b(?:num|n) (?:correct|tokens|samples)\b|\b(?:loss|correct|token) (?:sum|total|count)\b|\bcorrect\b|\bsum\b")  # fmt: skip
+_RUNNING = re.compile(r"\b(?:running|total|cumulative|accum\w*|sum|epoch)\b.*\b(?:loss|correct|count|samples|tokens|sum)\b|\b(?:num|n) (?:correct|tokens|samples)\b|\b(?:loss|correct|token) (?:sum|total|count)\b|\bcorrect\b|\bsum of\b")  # fmt: skip
 
 
 @detector
@@ -175,9 +175,9 @@ class Saturated(OutputDetector):
         return None
 
 
-_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brand\w*|\brng\b|\bperm(?:utation)?\b|\bsampled?\b|\baug\w*\b|\bshuffle")  # fmt: skip
-_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|std|draw|value|id|index|idx|kept|zeros?|nonzero|count|state)\b|noise|rand|rng|perm")  # fmt: skip
-_NOT_A_DRAW = re.compile(r"\b(?:seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
+_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brandom\b|\brng\b|\bperm(?:utation)?\b|\bshuffle|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
+_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|draw|value|idx|kept|zeros?|nonzero|state)\b|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
+_NOT_A_DRAW = re.compile(r"\b(?:attention|attn|padding|pad|causal|key|seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
 
 
 @detector

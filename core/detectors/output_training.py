@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -48,9 +49,12 @@ def is_flat(found: Series) -> bool:
 
 
 def _warming_up(log: LogLook) -> bool:
-    """Whether the printed learning rate is so small that nothing could move."""
-    rates = log.readings(lambda key: key in ("lr", "learning rate"))
-    return bool(rates) and max(r.value for r in rates) < _WARMUP
+    """Whether the printed learning rate is so small that nothing could move, or rises all along."""
+    rates = [r.value for r in log.readings(lambda key: key in ("lr", "learning rate"))]
+    if not rates:
+        return False
+    rises = len(rates) >= 3 and all(b > a for a, b in itertools.pairwise(rates))
+    return max(rates) < _WARMUP or (rises and rates[-1] > 1.5 * rates[0])
 
 
 @detector
@@ -116,13 +120,16 @@ class LossDoesNotMove(OutputDetector):
         """Updates, gradient norms or changes of the weights that are printed, and all 0."""
         if log.having("optimizer"):
             for line in log.matching(_STALE, 3, "optimizer"):
-                return [line]
+                if not _MOVES.search(line.text):
+                    return [line]
         for found in series(log, lambda key: bool(_UPDATE.search(key)) or is_grad_norm(key), 1):
             norm = is_grad_norm(found.key)
             least = 3 if norm or len(found.readings) > 1 else 1
-            if len(found.readings) >= least and all(v == 0 for v in found.values):
+            other = any(_OF_OTHERS.search(r.row.text) for r in found.readings)
+            if len(found.readings) >= least and all(v == 0 for v in found.values) and not other:
                 return list(found.readings)
         said = log.matching(_UNCHANGED, 3, "unchanged", "not chang", "n't chang", "never chang", "not updat", "n't updat", "is none", "no grad", "identical", "not move")  # fmt: skip
+        said = [x for x in said if not _OF_OTHERS.search(x.text)]
         if said:
             return list(said)
         zero = log.matching(_DIFFERENCE, 3, "after", "new", "old", "before", "init")
@@ -136,7 +143,7 @@ class LossDoesNotMove(OutputDetector):
         digests: dict[str, list[Line]] = {}
         for line in log.having("hash", "checksum", "crc", "digest", "md5", "fingerprint"):
             m = _DIGEST.search(line.text)
-            if m:
+            if m and not _OF_OTHERS.search(line.text):
                 digests.setdefault(m[1], []).append(line)
         if len(digests) == 1:
             (lines,) = digests.values()
@@ -147,8 +154,17 @@ class LossDoesNotMove(OutputDetector):
 
 
 _UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip
+_MOVES = re.compile(
+    r"\b(?:mov(?:ed|ing)|transfer\w*|offload\w*|load\w*|copy\w*|copied|cast\w*)\b", re.I
+)
+#: Comparisons whose 0 is a good sign, and parameters that stand still by right.
+_OF_OTHERS = re.compile(
+    r"\b(?:replicas?|ranks?|across|between|reload\w*|loaded|saved?|vs|reference|restor\w*|teacher|ema|frozen|freez\w*|backbone|"
+    r"base|target network|config|data\w*|gpu|cuda)\b",
+    re.IGNORECASE,
+)
 _UNCHANGED = re.compile(
-    r"\b(?:param\w*|weights?|model)\b.{0,40}\b(?:unchanged|(?:not|never|n't) (?:chang|updat|mov)\w*|identical (?:after|before|to (?:init|step 0)))"
+    r"\b(?:param\w*|weights?)\b.{0,40}\b(?:unchanged|(?:not|never|n't) (?:chang|updat|mov)\w*|identical (?:after|before|to (?:init|step 0)))"
     r"|\b(?:all |every )?(?:grads?|gradients?)\b.{0,24}\b(?:is|are) (?:all )?None\b|no grad(?:ient)?s? (?:for|in|reach)",
     re.IGNORECASE,
 )
@@ -173,6 +189,8 @@ class AtChance(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
+        if _warming_up(log):
+            return None
         found = self._score(log) or self._loss(log) or self._evaluations(log)
         if found is None:
             return None
@@ -308,6 +326,8 @@ class LossZero(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
+        if any(any(s.values) for s in losses(log)):
+            return None  # an auxiliary loss may be 0 by right
         for found in losses(log):
             if len(found.readings) >= 3 and all(v == 0 for v in found.values) and found.digits < 7:
                 evidence, at = quote(found.readings)

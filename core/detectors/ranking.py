@@ -9,6 +9,7 @@ from __future__ import annotations
 from core.detectors import (
     output_checkpoint,
     output_compared,
+    output_counts,
     output_device,
     output_growth,
     output_lazy,
@@ -21,7 +22,7 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas,
+    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas, output_counts, output_counts,
     output_lazy, output_growth,
 )  # fmt: skip
 

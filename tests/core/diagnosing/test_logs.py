@@ -12,9 +12,12 @@ from core.body import JSON
 from core.detectors.output_look import Line
 from core.diagnose import diagnose_text
 from core.log_file import LogText
-from tests.core.diagnosing.healthy import HEALTHY
+from tests.core.diagnosing.healthy import HEALTHY as PLAIN
+from tests.core.diagnosing.healthy_more import MORE
 from tests.core.diagnosing.loud import LOUD
 from tests.core.diagnosing.silent import SILENT
+
+HEALTHY = PLAIN | MORE
 
 
 def diagnosis(text: str) -> JSON:

@@ -1,0 +1,207 @@
+"""Counts that must not change: samples evaluated, parameters of the model."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from core.detectors.base import OutputDetector, Sighting, detector
+from core.detectors.output_look import Line, LogLook, Row, quote
+
+_EVALUATED = re.compile(
+    r"(?:evaluat\w*|scor\w*|validat\w*|test\w*|predict\w*|metric\w*)\b.{0,40}?\b(?:on |over |for )?(\d[\d,]*)"
+    r"\s*(?:/|of|out of|\bvs\.?)\s*(\d[\d,]*)\s*(?:samples|examples|images|sentences|items|rows|records|batches|instances|questions)?",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"samples|examples|images|sentences|items|rows|records|instances|questions", re.I
+)
+_DATASET = re.compile(
+    r"(?:(?:eval\w*|val\w*|test) )?(?:dataset|data set|validation set|eval(?:uation)? set|test set|split|set)\b"
+    r".{0,24}?\b(\d[\d,]*)\b|(?:expected|should be|full|instead of|out of|total of)\W{1,3}(\d[\d,]*)",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
+_COUNTED = re.compile(
+    r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
+    r"|\b(?:evaluated|scored|gathered|collected)\s(?:on |only )?(\d[\d,]*)",
+    re.IGNORECASE,
+)
+
+
+@detector
+class SamplesEvaluated(OutputDetector):
+    """Another number of samples is evaluated than the data set has."""
+
+    NAME, CATEGORY = "eval_sample_count", "C3"
+    SOURCE = (
+        "public case eval_sample_count (pytorch/xla#2856): the metric of one core's share. Any count "
+        "but the data set's; up to 2 % more is padding by a distributed sampler, and is not said"
+    )
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        pairs: list[tuple[int, int, list[Line]]] = []
+        counted: tuple[int, Line] | None = None
+        whole: tuple[int, Line] | None = None
+        for line in log.having(
+            "n=",
+            "n =",
+            "sample",
+            "example",
+            "evaluat",
+            "scored",
+            "dataset",
+            "data set",
+            " set",
+            "expected",
+            "instead of",
+            "count",
+            "image",
+            "sentence",
+            "gathered",
+            "collected",
+        ):
+            text = line.text
+            m = _EVALUATED.search(text)
+            if m and _NAMED.search(text) and not re.search(r"acc|correct|loss", m.group(), re.I):
+                pairs.append((_int(m[1]), _int(m[2]), [line]))
+            c = _COUNTED.search(text)
+            if c and _about_evaluation(text):
+                counted = (_int(next(g for g in c.groups() if g)), line)
+            d = _DATASET.search(text)
+            if d and (c is None or d.start() >= c.end()) and not re.search(r"\btrain", text, re.I):
+                n = _int(next(g for g in d.groups() if g))
+                if n >= 10 and (
+                    c is not None or re.search(r"val|eval|test|dev|expected", text, re.I)
+                ):
+                    whole = (n, line)
+            share = _SHARE.search(text)
+            if share and _about_evaluation(text):
+                pairs.append((_int(share[2]), _int(share[1]), [line]))
+            if counted and whole:
+                pairs.append((counted[0], whole[0], [counted[1], whole[1]]))
+        for n, total, lines in pairs:
+            if 0 < n < total * 0.99 or (n > total * 1.02 and n < total * 1000):
+                evidence, at = quote(lines)
+                return Sighting(
+                    f"{n} samples are evaluated, of {total}",
+                    evidence,
+                    "Gather predictions and labels of all replicas before the metric is "
+                    "computed, and cut the sampler's padding to the size of the data set.",
+                    threshold="any count but the data set's (2 % above it is padding)",
+                    at=at,
+                )
+        return None
+
+
+def _about_evaluation(text: str) -> bool:
+    return bool(
+        re.search(r"val|eval|test|acc|score|metric|f1|bleu|gather|predict", text, re.I)
+        and not re.search(
+            r"\btrain|max_eval|subset|limit|batch|per second|/s\b|workers|seed", text, re.I
+        )
+    )
+
+
+def _int(text: str) -> int:
+    return int(text.replace(",", "")[:15] or 0)
+
+
+_PARAMS = re.compile(r"\b(?:params?|parameters|tensors|layer count|weights)\b", re.IGNORECASE)
+_WHERE = re.compile(
+    r"\b(?:before|after|on|in|to|the|cpu|xla|tpu|cuda|gpu|device|move|moving|moved|reference|migrated|original|"
+    r"\.to|host|now|was|then|initial|final|model|count|number|num|total|of|all|baseline|port|expected|xla:\d|cuda:\d)\b"
+    r"|[^a-z ]"
+)
+_CONTRAST = re.compile(
+    r"\b(?:before|after|cpu|xla|tpu|cuda|gpu|reference|migrated|original|was|expected|baseline|\.to|moved?|moving)\b",
+    re.IGNORECASE,
+)
+_UNTIED = re.compile(
+    r"layers? do not match after moving to the target device|layer count: \[before|weights? (?:are|is) (?:no longer|not) tied"
+    r"|(?:tied|shared) (?:weights?|params?|parameters?|embeddings?)\b.{0,40}\b(?:lost|broken|untied|differ|diverged?|no longer|not (?:shared|the same|equal))"
+    r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*embed\S*\W{1,4}False"
+    r"|(?:lm_head|decoder|head|output|softmax)\S* .{0,30}(?:embed|wte|tok)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
+    r"|(?:embed|wte|tok)\S* .{0,30}(?:lm_head|decoder|head|output)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
+    r"|\bTrue\b.{0,30}\bbefore\b.{0,60}\bFalse\b.{0,30}\bafter\b|\bbefore\b.{0,30}\bTrue\b.{0,60}\bafter\b.{0,30}\bFalse\b"
+    r"|\buntied\b.{0,40}(?:weights?|embed|head)|use the `?tie_weights`? method",
+    re.IGNORECASE,
+)
+#: What changes the number of parameters by intent.
+_BY_INTENT = re.compile(r"prun|freez|froz|lora|adapter|quanti|distil|merg|resiz|expan|token|added|compress|trainable|unfreez|sparse|grow", re.I)  # fmt: skip
+_SCALE = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "million": 1e6, "billion": 1e9, "thousand": 1e3}
+
+
+@detector
+class ParameterCount(OutputDetector):
+    """The model has another number of parameters after the move: tied weights are two now."""
+
+    NAME, CATEGORY = "param_count_changed", "C3"
+    SOURCE = (
+        "public case param_count_changed (pytorch-lightning#2705): 124.4 M before the move and 163.0 M "
+        "after; Lightning's own warning of it. Any difference beyond the printed digits"
+    )
+    MEASURED = ()
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        lines: list[Line] = log.matching(
+            _UNTIED,
+            3,
+            "tied",
+            "tie_weights",
+            "do not match",
+            "layer count",
+            "shared",
+            "untied",
+            " is ",
+            "embed",
+            "wte",
+        ) or self._changed(log)
+        if not lines:
+            return None
+        evidence, at = quote(lines)
+        return Sighting(
+            "the number of parameters changes with the move: tied weights are tied no more",
+            evidence,
+            "Tie the weights again after the move to the device, before the optimizer is made.",
+            threshold="any difference",
+            at=at,
+        )
+
+    @staticmethod
+    def _changed(log: LogLook) -> list[Line]:
+        seen: dict[str, tuple[float, float, Row]] = {}
+        about = {x.no for x in log.having("param", "tensors", "layer count", "weights")}
+        for row in log.rows if about else ():
+            if row.line.no not in about or not _PARAMS.search(row.text):
+                continue
+            inside = ""
+            for f in row.fields:
+                named = bool(_PARAMS.search(f.key)) or f.unit.lower() in ("params", "parameters")
+                label = " ".join(_WHERE.sub(" ", f.key).split())
+                if named:
+                    inside = label
+                elif not label and f.unit.lower() in _SCALE and inside:
+                    named, label = (
+                        _PARAMS.search("params"),
+                        inside,
+                    )  # ... on CPU: 110M; on TPU: 133M
+                if not named or not math.isfinite(f.value) or _BY_INTENT.search(row.text):
+                    continue
+                if f.value < 100 and f.unit.lower() not in _SCALE:
+                    continue
+                value = f.value * _SCALE.get(f.unit.lower(), 1.0)
+                digits = f.resolution * _SCALE.get(f.unit.lower(), 1.0)
+                before = seen.get(label)
+                if before is None:
+                    seen[label] = (value, digits, row)
+                    continue
+                apart = abs(before[0] - value) > 1.5 * max(before[1], digits, 1e-4 * value)
+                contrast = all(_CONTRAST.search(r.text) for r in (before[2], row)) or (
+                    before[2] is row and re.search(r"->|→|=>", row.text)
+                )
+                if apart and contrast:
+                    return [before[2].line, row.line]
+        return []
