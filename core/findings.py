@@ -71,6 +71,8 @@ def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
     if any(f.detector == "params_unchanged" for f in found):
         # The same fault seen twice is one finding.
         found = [f for f in found if f.detector != "loss_constant"]
+    if any(f.detector == "host_killed" for f in found):
+        found = [f for f in found if f.detector != "error"]  # that it ended is all this one knows
     if run.started.purpose == "attempt":
         found += _in_output(at, {f.detector for f in found})
     return found

@@ -1,4 +1,7 @@
-"""Detectors over what the recorder itself watches: silence of a run, and chips that stand idle."""
+"""Detectors over what the recorder itself watches: silence, idle chips, and the kernel's kills.
+
+The text of a log shows some of it too: the detectors of the output of the same names see it there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ IDLE_S = 120.0
 class Stalled(Detector):
     """No output and no step for a time that the operator sets."""
 
-    NAME, CATEGORY, SILENT = "stalled", "C4", True
+    NAME, CATEGORY, SILENT = "stall", "C4", True
     SOURCE = "[recorder] hang_s of the session, 900 s by default"
 
     def look(self, at: Look) -> Sighting | None:
@@ -88,3 +91,28 @@ class ChipsIdle(Detector):
         times = [w for step in at.last if (w := view.number(step.get("wall"))) is not None]
         late = [w for w in times if w * 1e6 >= since_us]
         return len(late) >= 2 and max(late) - min(late) >= IDLE_S / 4
+
+
+@detector
+class KilledForMemory(Detector):
+    """The kernel ended a process of the run for want of host memory."""
+
+    NAME, CATEGORY, SILENT = "host_killed", "C6", False
+    SOURCE = (
+        "the kernel's own count (memory.events, oom_control) and log; without them SIGKILL from "
+        "nobody of ours at 85 % of the memory that the run could have (core.runs.endings)"
+    )
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :class:`Detector`."""
+        end = at.run.ended
+        if end is None or end.cause not in ("out of memory", "probably out of memory"):
+            return None
+        doubt = "probably " if end.cause.startswith("probably") else ""
+        return Sighting(
+            f"{doubt}out of memory on the host",
+            [clean(end.text), f"largest resident memory: {end.max_rss_mb:,.0f} MiB"],
+            "Make the batch smaller, use fewer DataLoader workers, load the weights once for all "
+            "processes, or take a machine with more memory; see whether memory grew step by step.",
+            threshold="a process killed by the kernel",
+        )

@@ -321,7 +321,7 @@ class Runs:
             config,
             job,
             look=look,
-            stalled=lambda: self._open_finding(run_id, "stalled"),
+            stalled=lambda: self._open_finding(run_id, "stall"),
             telemetry=Telemetry(plan.cwd, command.python, env=_without_path(command.env)),
         )
 

@@ -114,9 +114,7 @@ def test_a_waived_failure_no_longer_fails_the_attempt() -> None:
 def test_a_stall_after_which_the_run_went_on_does_not_speak_for_it() -> None:
     scene = Scene().references().snapshot("t1")
     run_id = scene.start("attempt")
-    stall = ev.FindingOpened(
-        f"{run_id}.stalled", "stalled", "C4", "the run has stalled", silent=True
-    )
+    stall = ev.FindingOpened(f"{run_id}.stall", "stall", "C4", "the run has stalled", silent=True)
     scene.add(stall, run_id)
     scene.add(ev.FindingResolved(stall.finding_id, "The run went on after 901 s."), run_id)
     scene.end(run_id)

@@ -24,7 +24,7 @@ def stalled_scene(**more: object) -> tuple[Scene, str]:
 
 def test_a_stalled_run_is_a_silent_finding_with_its_last_signs() -> None:
     scene, run_id = stalled_scene(last_step=41, doing="data", at="train.py:7 in main")
-    found = named(scene, run_id, "stalled")
+    found = named(scene, run_id, "stall")
     assert found is not None and found.silent and found.category == "C4"
     assert found.evidence == [
         "no output and no step for 900 s",
@@ -46,13 +46,13 @@ def test_a_sign_of_life_ends_it(sign: str) -> None:
         scene.add(ev.RunResumed(901.0), run_id)
     else:
         scene.end(run_id)
-    assert named(scene, run_id, "stalled") is None
+    assert named(scene, run_id, "stall") is None
     assert scene.state.runs[run_id].stalled is None and scene.state.runs[run_id].stalls == 1
 
 
 def test_a_long_compile_is_no_stall() -> None:
     scene, run_id = stalled_scene(doing="compile", alive=True)
-    assert named(scene, run_id, "stalled") is None
+    assert named(scene, run_id, "stall") is None
     assert scene.state.runs[run_id].stalled and scene.state.runs[run_id].stalls == 0
 
 
@@ -84,3 +84,24 @@ def test_busy_chips_short_pauses_and_no_steps_are_none(
 ) -> None:
     scene, run_id = chips_scene(duty, minutes, steps)
     assert named(scene, run_id, "duty_cycle_zero") is None
+
+
+@pytest.mark.parametrize("cause", ["out of memory", "probably out of memory"])
+def test_what_the_kernel_killed_is_one_loud_finding(cause: str) -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start("attempt")
+    scene.output(run_id, "step 1", "step 2")
+    text = "Killed by the kernel: the host is out of memory."
+    scene.end(run_id, None, reason="signalled", signal="SIGKILL", cause=cause, text=text,
+              max_rss_mb=15_000.0)  # fmt: skip
+    (found,) = detect(scene.state, run_id)
+    assert (found.detector, found.category, found.silent) == ("host_killed", "C6", False)
+    assert found.evidence == [text, "largest resident memory: 15,000 MiB"]
+    assert found.title.startswith("probably") == cause.startswith("probably")
+
+
+def test_a_kill_by_somebody_is_not_the_kernels() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start("attempt")
+    scene.end(run_id, None, reason="signalled", signal="SIGKILL", cause="killed", text="Killed.")
+    assert named(scene, run_id, "host_killed") is None

@@ -27,7 +27,7 @@ async def test_a_stalled_run_is_a_finding_until_it_goes_on(tmp_path: Path) -> No
             go.touch()
         state = console.look()
         (finding,) = state.findings.values()
-        assert finding.opened.detector == "stalled" and finding.opened.silent
+        assert finding.opened.detector == "stall" and finding.opened.silent
         assert "last line: begin" in finding.opened.evidence
         assert not finding.open and finding.resolved.startswith("The run went on after")
         run = state.attempts[0]
@@ -43,7 +43,7 @@ async def test_a_stalled_run_is_stopped_where_that_is_asked_for(tmp_path: Path) 
     end = state.attempts[0].ended
     assert end is not None and end.reason == "stopped"
     assert end.text.startswith("Stopped as stalled: no output and no step for")
-    assert [f.opened.detector for f in state.findings.values() if f.open] == ["stalled"]
+    assert [f.opened.detector for f in state.findings.values() if f.open] == ["stall"]
 
 
 async def test_output_beyond_the_limit_is_counted_and_what_tells_something_kept(
