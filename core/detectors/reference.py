@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 
 from core import records_view as view
 from core.body import JSON
@@ -12,6 +13,8 @@ from core.state_parts import Run
 
 #: Steps with the same order of events before it counts as the run's own: the first ones compile.
 MIN_SAME = WARMUP_STEPS + 1
+#: Step records looked at, over all ranks.
+FIRST_RECORDS = 400
 
 
 def reference(at: Look) -> Run | None:
@@ -85,6 +88,59 @@ def _words(arrangement: str) -> str:
         names.get(e) or e.replace("CV(", "clip values (").replace("C(", "clip (")
         for e in arrangement.split()
     )
+
+
+# --- batches ---------------------------------------------------------------------------------
+
+
+@detector
+class BatchChanged(Detector):
+    """Each optimizer step trains on more or fewer samples than the reference's, over all ranks."""
+
+    NAME, CATEGORY = "global_batch_changed", "C3"
+    SOURCE = (
+        "public case goal_delta_by_world_size: every core took the batch that the single device "
+        "had, and the rate no longer fitted; medians of samples a step, compared with our own "
+        "reference run. Less than a tenth is let pass: ours."
+    )
+    SLACK = 0.1
+
+    def look(self, at: Look) -> Sighting | None:
+        """See :meth:`Detector.look`."""
+        before = reference(at)
+        if before is None or not at.wants_xla:
+            return None
+        (ours, alone), (theirs, many) = samples_a_step(before), samples_a_step(at.run)
+        if not ours or not theirs or abs(theirs / ours - 1) < self.SLACK:
+            return None
+        on = f" over {many} ranks" if many > 1 else ""
+        from_ = f" over {alone} ranks" if alone > 1 else ""
+        return Sighting(
+            "an optimizer step trains on another number of samples than the reference's",
+            [f"{theirs:g} samples a step{on}, the reference has {ours:g}{from_}"],
+            "Divide the batch among the ranks or accumulate to the reference's, or agree with "
+            "the operator on another batch and the rate that goes with it.",
+            threshold=f"medians that differ by a tenth, of at least {MIN_SAME} steps",
+        )
+
+
+def samples_a_step(run: Run) -> tuple[float, int]:
+    """Median of the samples of a step over all ranks, and how many ranks; 0 where not known.
+
+    With several trainers of one rank, or of none, it is not known what makes up a step.
+    """
+    who: dict[int, tuple[object, object]] = {}
+    each: dict[int, list[int]] = {}
+    for step in run.steps[:FIRST_RECORDS]:
+        rank = view.count(step.get("rank")) or 0
+        trainer = (step.get("pid"), step.get("tid"))
+        n, samples = view.count(step.get("n")), view.count(step.get("samples"))
+        if who.setdefault(rank, trainer) != trainer:
+            return 0.0, len(who)
+        if n and samples:
+            each.setdefault(n, []).append(samples)
+    whole = [sum(found) for found in each.values() if len(found) == len(who)]
+    return (median(whole), len(who)) if len(whole) >= MIN_SAME else (0.0, len(who))
 
 
 # --- evaluation ------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ def attempt(
     signals = []
     for rank in range(ranks):
         who: JSON = {"pid": 7 + rank, "tid": 7 + rank} | ({"rank": rank} if ranks > 1 else {})
-        steps += [{**record, **who} for record in step_records(count, xla=True)]
+        part: JSON = {"samples": 32 // ranks}
+        steps += [{**record, **who, **part} for record in step_records(count, xla=True)]
         signals += [{**record, **who} for record in signal_records(count, xla=True)]
     steps.sort(key=lambda record: (record["n"], record["pid"]))
     change(steps, signals)

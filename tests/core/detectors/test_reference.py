@@ -109,3 +109,30 @@ def test_a_lost_tie_shows_from_the_move_alone() -> None:
     assert attempt(again, reference=False) == {}
     others = untied(["a.embed.weight", "b.decoder.weight"], [])
     assert attempt(others, reference=False) == {}
+
+
+def sampled(samples: int, last: int = 0) -> Change:
+    """Steps of so many samples, with another number in every tenth."""
+    return each(samples=lambda s: last if last and s["n"] % 10 == 0 else samples)
+
+
+def test_a_batch_that_every_rank_takes_whole_is_seen() -> None:
+    data = each(loss=lambda s: s["loss"] * (1 + 0.01 * s["rank"]))
+
+    def whole(steps: list[JSON], signals: list[JSON]) -> None:
+        data(steps, signals)
+        sampled(32)(steps, signals)
+
+    found = attempt(whole, ranks=4)
+    assert kinds(found) == {("global_batch_changed", "C3")}
+    assert found["global_batch_changed"].evidence == [
+        "128 samples a step over 4 ranks, the reference has 32"
+    ]
+    assert attempt(data, ranks=4) == {}
+
+
+def test_a_smaller_batch_is_seen_and_a_smaller_last_one_is_none() -> None:
+    assert set(attempt(sampled(8))) == {"global_batch_changed"}
+    assert attempt(sampled(32, last=7), before=sampled(32, last=15)) == {}
+    assert attempt(sampled(31)) == {}
+    assert attempt(sampled(0)) == attempt(sampled(8), count=3) == {}
