@@ -50,7 +50,7 @@ def find_metrics(entry: Entry | None, scripts: Scripts) -> list[MetricPlace]:
             break
     best: dict[tuple[str, ...], MetricPlace] = {}
     for place in found:
-        key = (place.pattern, place.reader, place.key, place.file)
+        key = (place.pattern, place.reader, place.key, place.file, place.source)
         if key not in best or place.score >= best[key].score:
             best[key] = place
     lines = {place.source: number for number, place in enumerate(best.values())}

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.config import ConfigError, SessionConfig, load
+from core.config.source import Source
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 GOOD = """\
 [project]
@@ -153,3 +162,163 @@ def test_the_demo_configuration_is_good() -> None:
     config = load(Path(core.demo.__file__).parent)
     assert config.project.copy
     assert Path(config.project.path, "inkformer", "train.py").is_file()
+
+
+NEW = """
+[budgets]
+agent_usd = 20
+attempts = 30
+hours = 1.5
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("[budgets]\nattempts = 1.5", 22, "a whole number, not 1.5"),
+        ("[budgets]\nhours = -1", 22, "can't be below 0"),
+        ("[budgets]\nagent_usd = true", 22, "a number, not true"),
+        ("[budgets]\nattempt = 3", 22, "Did you mean attempts?"),
+        ("[budget]\nattempts = 3", 21, "Did you mean [budgets]?"),
+        ("[criteria]\ngoal_point = 3", 22, "Did you mean goal_points?"),
+        ("[criteria]\nparity_steps = 2.5", 22, "a whole number"),
+        ("[agent.policy]\nshel = 'ask'", 22, "no tool 'shel'"),
+        ("[agent.policy]\n\nshell = 'maybe'", 23, "has to be allow, ask or deny, not 'maybe'"),
+        ("[target.env]\nA = 'x'\nB-1 = 'x'", 23, "no variable name"),
+        ("[reference.env]\n'A' = '''\nx\\ny'''\n\"B C\" = 'x'", 24, "no variable name"),
+        ("target.chip = 4", 21, "has no key 'chip'. Did you mean chips?"),
+        ("reference.seeds = [1, -2]", 21, "the seed -2"),
+        ("reference.seeds = 'x'", 21, "a list of whole numbers"),
+        ("metric.reader = 'hf dicts'", 21, "no reader 'hf dicts'"),
+        ("metric.file = '/tmp/x.json'", 21, "inside the project"),
+    ],
+)
+def test_mistakes_in_later_keys_have_their_line(
+    file: Path, text: str, line: int, says: str
+) -> None:
+    base = GOOD
+    if text.startswith(("[target", "[reference")):
+        base = base.replace("env = { PJRT_DEVICE", "# { PJRT_DEVICE")
+    first = text.split("\n")[0]
+    if first.startswith("["):
+        base = f"{base}\n{text}"
+    else:  # into the section that it names
+        section, _, first = text.partition(".")
+        base = base.replace(f"[{section}]\n", f"[{section}]\n{first}\n")
+    line += base.split("\n").index(first) + 1 - 21
+    file.write_text(base)
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert says in str(caught.value)
+    assert f", line {line}:" in str(caught.value)
+
+
+def test_budgets_policies_and_models_are_read(file: Path) -> None:
+    text = GOOD + 'model = "m"\npolicy = { shell = "deny", edit = "ask" }\n' + NEW
+    file.write_text(text)
+    config = load(file)
+    assert (config.budgets.agent_usd, config.budgets.attempts, config.budgets.hours) == (
+        20,
+        30,
+        1.5,
+    )
+    assert config.agent.policy == {"shell": "deny", "edit": "ask"} and config.agent.model == "m"
+    assert SessionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("driver", ["anthropic", "claude-code"])
+def test_drivers_of_later_releases_are_refused_as_such(file: Path, driver: str) -> None:
+    file.write_text(GOOD.replace('script = "agent.toml"', f'driver = "{driver}"'))
+    with pytest.raises(ConfigError, match="is not in this release. Use manual"):
+        load(file)
+
+
+def test_without_a_script_the_scripted_driver_names_the_manual_one(file: Path) -> None:
+    file.write_text(GOOD.replace('script = "agent.toml"', ""))
+    with pytest.raises(ConfigError, match='Without one set driver = "manual"'):
+        load(file)
+    file.write_text(GOOD.replace('script = "agent.toml"', 'driver = "manual"'))
+    assert load(file).agent.driver == "manual"
+
+
+def test_a_metric_without_points_is_compared_by_its_share(file: Path) -> None:
+    file.write_text(GOOD.replace("points = 100", "points = 0"))
+    assert load(file).metric.points == 0
+
+
+def test_syntax_errors_begin_with_file_and_line(file: Path) -> None:
+    file.write_text('[project]\npath = "proj\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}, line 2: this is not TOML: ")
+    file.write_text("[project]\npath =")
+    with pytest.raises(ConfigError, match="this is not TOML: .*end of the file"):
+        load(file)
+    file.write_text("x = " + "[" * 20_000)
+    with pytest.raises(ConfigError, match="this is not TOML"):
+        load(file)
+
+
+# --- the lines of keys ---------------------------------------------------------------------------
+
+_KEY = st.text(st.characters(codec="ascii", exclude_categories=("Cc",)), max_size=8)
+_VALUE = st.one_of(
+    st.text(max_size=12),
+    st.integers(-9, 9),
+    st.booleans(),
+    st.lists(st.text(max_size=4), max_size=3),
+)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _written(value: object, long: bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        if long and "\\" not in value and value.isprintable() and "'" not in value:
+            return f"'''\n# [no.header]\nnot = 1\n{value}'''"
+        return _quoted(value)
+    if isinstance(value, list):
+        gap = "\n  # x = ]\n  " if long else " "
+        return "[" + "".join(f"{gap}{_quoted(v)}," for v in value) + gap + "]"
+    return str(value)
+
+
+@given(
+    st.dictionaries(
+        _KEY, st.dictionaries(_KEY, st.tuples(_VALUE, st.booleans()), max_size=4), max_size=4
+    ),
+    st.sampled_from(["table", "inline", "dotted"]),
+)
+def test_the_line_of_every_key_is_known(
+    data: dict[str, dict[str, tuple[object, bool]]], style: str
+) -> None:
+    """However a table is written, and whatever its values look like, each key has its line."""
+    text, expected = "# a = 1\n", {}
+    for table, pairs in data.items():
+        if style == "table":
+            text += f"\n[ {_quoted(table)} ] # [x]\n"
+        elif style == "inline":
+            text += f"{_quoted(table)} = {{ "
+        for number, (key, (value, long)) in enumerate(pairs.items()):
+            expected[table, key] = text.count("\n") + 1
+            if style == "table":
+                text += f"  {_quoted(key)} = {_written(value, long)} # y = 2\n"
+            elif style == "inline":
+                text += (", " if number else "") + f"{_quoted(key)} = {_written(value, False)}"
+            else:
+                text += f"{_quoted(table)} . {_quoted(key)} = {_written(value, long)}\n"
+        text += " }\n" if style == "inline" else ""
+    assert set(tomllib.loads(text)) == set(data) - (
+        {t for t in data if not data[t]} if style == "dotted" else set()
+    )
+    lines = Source("x", text).lines
+    assert {path: lines.get(path) for path in expected} == expected
+
+
+@given(st.text(max_size=200))
+def test_any_text_has_lines_or_none(text: str) -> None:
+    dict(Source("x", text).lines)
