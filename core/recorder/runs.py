@@ -68,6 +68,7 @@ class Runs:
         self._session_id = session_id
         self._criteria = Criteria.from_json(config.criteria)
         self._reserve = Reserve(session_dir)
+        self._told: set[str] = set()  # sentences on the machine, each said once in a session
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
         self._jobs = Jobs()
@@ -322,7 +323,9 @@ class Runs:
             job,
             look=look,
             stalled=lambda: self._open_finding(run_id, "stall"),
-            telemetry=Telemetry(plan.cwd, command.python, env=_without_path(command.env)),
+            telemetry=Telemetry(
+                plan.cwd, command.python, env=_without_path(command.env), told=self._told
+            ),
         )
 
     async def _reference_error(self, plan: _Plan) -> str:

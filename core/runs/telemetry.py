@@ -47,7 +47,8 @@ class Telemetry:
     """The telemetry of one run: ``directory`` is on the disk that is looked at.
 
     ``python`` is the project's interpreter. ``pythons`` replaces those that the reader is tried
-    with, ``devices`` the look for chips, and ``env`` is added to the reader's environment.
+    with, ``devices`` the look for chips, and ``env`` is added to the reader's environment. ``told``
+    holds the sentences that were said already, which runs of one session may share.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Telemetry:
         devices: Callable[[], Sequence[Path]] = tpu_devices,
         env: dict[str, str] | None = None,
         pythons: Sequence[str] | None = None,
+        told: set[str] | None = None,
     ) -> None:
         self._directory = directory
         self._every_s = every_s
@@ -68,7 +70,7 @@ class Telemetry:
         self._env = env or {}
         self._pythons = list(pythons or dict.fromkeys([python or sys.executable, sys.executable]))
         self._cpu: tuple[int, int] | None = None
-        self._notes: set[str] = set()
+        self._notes = told if told is not None else set()
         self._failures = 0
         self._reader: asyncio.subprocess.Process | None = None
 
