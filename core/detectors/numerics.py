@@ -17,6 +17,7 @@ FORCED = {
     "XLA_DOWNCAST_FP16": "float32 is computed as float16",
     "XLA_USE_32BIT_LONG": "int64 is computed as int32",
 }
+_SAID = re.compile(rf"\b({'|'.join(FORCED)}) will be deprecated")
 _OFF = ("", "0", "false", "off", "no")
 _ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
 
@@ -37,11 +38,16 @@ class ForcedDtype(Detector):
             return None
         given = {name: str(value) for name, value in environment(at).items() if name in FORCED}
         forced = {n: v for n, v in given.items() if v.strip().lower() not in _OFF}
-        if not forced:
+        evidence = {name: f"{name}={value}: {FORCED[name]}" for name, value in forced.items()}
+        # The program may have set it itself: torch_xla says so when it finds one.
+        for line in at.matching(_SAID):
+            if (found := _SAID.search(line)) and found[1] not in evidence:
+                evidence[found[1]] = f"{line} ({FORCED[found[1]]})"
+        if not evidence:
             return None
         return Sighting(
-            "the environment changes the precision: " + FORCED[next(iter(forced))],
-            [f"{name}={value}: {FORCED[name]}" for name, value in forced.items()],
+            "the environment changes the precision: " + FORCED[next(iter(evidence))],
+            list(evidence.values()),
             "Take the variable out and ask for the type in the code (torch.autocast('xla', "
             "dtype=torch.bfloat16), or .to(torch.bfloat16)), where it can be seen.",
             threshold="any",

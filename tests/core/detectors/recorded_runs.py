@@ -34,6 +34,7 @@ RUNS = {
     "own_tensor": ("own_tensor",),
     "masked_loss": ("masked_loss",),
     "cuda_amp": ("cuda_amp",),
+    "forced_dtype": ("forced_dtype",),
     "trainer": ("hf_trainer", "PLACE"),
     "trainer_mask": ("hf_trainer", "PLACE", "mask"),
     "replicas": ("replicas",),

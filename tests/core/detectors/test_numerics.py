@@ -24,6 +24,17 @@ def test_it_is_seen_in_the_command_too() -> None:
     assert set(found) == {"forced_dtype"}
 
 
+def test_a_variable_that_the_program_sets_itself_is_seen_by_what_torch_xla_says() -> None:
+    said = "XLA_USE_32BIT_LONG will be deprecated after the 2.6 release"
+    found = attempt(lines=[said])
+    assert kinds(found) == {("forced_dtype", "C5")}
+    assert found["forced_dtype"].evidence == [f"{said} (int64 is computed as int32)"]
+    assert (
+        len(attempt(lines=[said] * 3, env={"XLA_USE_32BIT_LONG": "1"})["forced_dtype"].evidence)
+        == 1
+    )
+
+
 @pytest.mark.parametrize("value", ["0", "", "false", None])
 def test_a_variable_that_is_off_or_taken_away_is_none(value: str | None) -> None:
     assert attempt(env={"XLA_USE_BF16": value}) == {}

@@ -21,7 +21,14 @@ REPLICAS = {
 
 def test_every_recording_is_judged_here() -> None:
     assert {path.name.removesuffix(".json.gz") for path in RECORDED.glob("*.gz")} == set(RUNS)
-    assert set(RUNS) == {*FAITHFUL, "masked_loss", "cuda_amp", "trainer_mask", *REPLICAS}
+    assert set(RUNS) == {
+        *FAITHFUL,
+        "masked_loss",
+        "cuda_amp",
+        "forced_dtype",
+        "trainer_mask",
+        *REPLICAS,
+    }
 
 
 @pytest.mark.parametrize("name", FAITHFUL)
@@ -53,6 +60,14 @@ def test_mixed_precision_for_cuda_is_one_finding_though_its_scaler_reads() -> No
     played = load("cuda_amp")
     assert played.seen == {("cuda_amp", "C2")}
     assert all(step["transfers"] for step in played.run.steps)
+
+
+def test_a_type_that_a_variable_changes_is_one_finding_though_every_dtype_says_float32() -> None:
+    played = load("forced_dtype")
+    assert played.seen == {("forced_dtype", "C5")}
+    model = played.run.signal("model")
+    assert model is not None
+    assert set(model["dtypes"]) == {"float32"}
 
 
 def test_a_librarys_own_read_names_the_librarys_line() -> None:
