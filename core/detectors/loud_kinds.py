@@ -168,7 +168,7 @@ class CudaAssumed(ErrorDetector):
     NAME, CATEGORY = "cuda_assumed", "C2"
     SOURCE = "torch's own messages where CUDA is not compiled in or no driver is found"
     PATTERN = (
-        r"Torch not compiled with CUDA|no NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
+        r"Torch not compiled with CUDA|NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
         r"|CUDA (?:driver|error|unknown error|is not available|is required|must be available|device|version|initialization|not available|support)"
         r"|libcuda|NCCL|nccl|nvidia-smi|NVML|nvmlInit|cudnn|cuDNN|cublas|CUBLAS"
         r"|Invalid device string|Invalid device.*cuda|torch\.cuda|device type.{0,20}cuda|device_type '?(?:cuda|xla|tpu)"
@@ -176,7 +176,7 @@ class CudaAssumed(ErrorDetector):
         r"|CUDA (?:devices|tensors?)|on (?:a )?CUDA|needs? (?:a )?(?:GPU|CUDA)|requires? (?:a |an )?(?:GPU|CUDA|NVIDIA)|GPU (?:is|was) (?:not|required)"
         r"|Attempting to deserialize object on a CUDA device|cuda\.is_available\(\)|is_cuda|Expected a '?(?:cuda|xla)\S* "
         r"|[Ee]xpected all tensors to be on the same device|Input tensor is not an XLA tensor"
-        r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|Check failed: xtensor|[Ii]nput type .{0,60} and weight type|different devices|same device"
+        r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|Check failed: xtensor|[Ii]nput type .{0,60} and weight type|different devices?\b|same device|can't convert \S+ device type tensor"
         r"|(?:is|are) on (?:the )?(?:cpu|xla|cuda)\S* .{0,40}(?:but|and) .{0,60}(?:is|are) on|cannot pin |pin_memory"
         r"|number of devices \(\d+\) is different|No inf checks were recorded|forked subprocess|No backend type associated with device"
         r"|Unsupported device|device index|invalid device ordinal|setup doesn't support bf16|BF16.{0,30}(?:GPU|CUDA)"

@@ -9,7 +9,7 @@ from core.detectors.output_fields import sizes
 from core.detectors.output_look import Line, LogLook, in_order, quote
 
 _KEYS = re.compile(
-    r"(?:missing|unexpected|unused|unmatched)(?:_| )(?:adapter |lora )?keys?\b|were not used when initializing"
+    r"(?:missing|unexpected|unused|unmatched)(?:_| )(?:adapter |lora )?keys?(?:\(s\))?(?!\w)|were not used when initializing"
     r"|were not initialized from the (?:model )?checkpoint|(?:adapter|lora)\S* keys? .{0,40}not (?:found|loaded|matched)"
     r"|keys? (?:in|of) (?:the )?(?:checkpoint|state_dict|state dict) .{0,40}(?:not|missing|ignored|skipped|unmatched)"
     r"|\b0 ?(?:of|/) ?\d+ (?:\w+ )?(?:keys|tensors|weights|parameters|params)\b.{0,30}(?:load|match|restor)"
@@ -23,6 +23,7 @@ _WRAPPED = re.compile(
 #: Heads and buffers that differ by right when a pretrained model is given another task.
 _BY_RIGHT = re.compile(r"classifier|\bcls\b|lm_head|pooler|qa_outputs|score|position_ids|\bhead\b|num_batches_tracked|rotary_emb|masked_bias|attn\.bias|fc\.|vocab_projector|vocab_transform|vocab_layer_norm|nsp|seq_relationship|predictions|logit_scale|inv_freq|relative_attention_bias", re.I)  # fmt: skip
 _LISTED = re.compile(r"[\"']([A-Za-z_][\w.]{3,200})[\"']")
+_DOTTED = re.compile(r"(?<![\w./])[A-Za-z_]\w*(?:\.\w+){2,12}(?![\w/])")
 _NONE = re.compile(
     r"(?:missing|unexpected)[_ ]keys?\W{0,4}(?:=|:)?\s*(?:\[\s*\]|set\(\)|\{\s*\}|none|0\b)|all keys matched|no (?:missing|unexpected)"
     r"|missing_keys=\[\], unexpected_keys=\[\]",
@@ -104,6 +105,8 @@ class EqualsBase(OutputDetector):
                 names += _LISTED.findall(after.text) or re.findall(
                     r"^\s*-?\s*([\w.]{4,})", after.text
                 )
+            if not names and "." in text:
+                names = _DOTTED.findall(text)
             body = [n for n in names if not _BY_RIGHT.search(n)]
             deep = [n for n in body if re.search(r"\.\d+\.", n) and n in _missing(text, names)]
             wrapped = [n for n in body if _WRAPPED.search(n)]

@@ -256,7 +256,7 @@ class DeviceIsCpu(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         found = [x for x in log.matching(_ON_CPU, 5, "cpu") if not _BOTH.search(x.text)]
-        asked = log.matching(_ASKED, 3, "xla", "tpu", "pjrt", "neuron")
+        asked = log.matching(_ASKED, 3, "xla", "tpu", "pjrt", "neuron", "cpudevice", "tfrt_cpu")
         on_device = re.compile(r"(?:using|device|training on|running on)\W{1,6}(?:device\W{0,3})?'?(?:xla|tpu)", re.I)  # fmt: skip
         if not found or not asked or log.matching(on_device, 1, "xla", "tpu"):
             return None

@@ -21,6 +21,7 @@ _DATASET = re.compile(
     r".{0,24}?\b(\d[\d,]*)\b|(?:expected|should be|full|instead of|out of|total of)\W{1,3}(\d[\d,]*)",
     re.IGNORECASE,
 )
+_PART = re.compile(r"\b(?:over|on|from) (\d[\d,]*) (?:of|out of) (\d[\d,]*) (?:samples|examples|images|sentences|items|rows|questions)\b", re.I)  # fmt: skip
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
@@ -76,6 +77,9 @@ class SamplesEvaluated(OutputDetector):
                     c is not None or re.search(r"val|eval|test|dev|expected", text, re.I)
                 ):
                     whole = (n, line)
+            part = _PART.search(text)
+            if part and _about_evaluation(text):
+                pairs.append((_int(part[1]), _int(part[2]), [line]))
             share = _SHARE.search(text)
             if share and _about_evaluation(text):
                 pairs.append((_int(share[2]), _int(share[1]), [line]))
@@ -124,6 +128,7 @@ _UNTIED = re.compile(
     r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*embed\S*\W{1,4}False"
     r"|(?:lm_head|decoder|head|output|softmax)\S* .{0,30}(?:embed|wte|tok)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
     r"|(?:embed|wte|tok)\S* .{0,30}(?:lm_head|decoder|head|output)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
+    r"|data_ptr\(\).{0,60}\bFalse\b|\b(?:embed|wte|lm_head|tied|head)\S*.{0,80}\bFalse\b.{0,20}\bafter\b"
     r"|\bTrue\b.{0,30}\bbefore\b.{0,60}\bFalse\b.{0,30}\bafter\b|\bbefore\b.{0,30}\bTrue\b.{0,60}\bafter\b.{0,30}\bFalse\b"
     r"|\buntied\b.{0,40}(?:weights?|embed|head)|use the `?tie_weights`? method",
     re.IGNORECASE,
@@ -184,10 +189,7 @@ class ParameterCount(OutputDetector):
                 if named:
                     inside = label
                 elif not label and f.unit.lower() in _SCALE and inside:
-                    named, label = (
-                        _PARAMS.search("params"),
-                        inside,
-                    )  # ... on CPU: 110M; on TPU: 133M
+                    named, label = True, inside  # ... on CPU: 110M; on TPU: 133M
                 if not named or not math.isfinite(f.value) or _BY_INTENT.search(row.text):
                     continue
                 if f.value < 100 and f.unit.lower() not in _SCALE:
@@ -199,7 +201,7 @@ class ParameterCount(OutputDetector):
                     seen[label] = (value, digits, row)
                     continue
                 apart = abs(before[0] - value) > 1.5 * max(before[1], digits, 1e-4 * value)
-                contrast = all(_CONTRAST.search(r.text) for r in (before[2], row)) or (
+                contrast = any(_CONTRAST.search(r.text) for r in (before[2], row)) or (
                     before[2] is row and re.search(r"->|→|=>", row.text)
                 )
                 if apart and contrast:

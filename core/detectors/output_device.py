@@ -152,9 +152,11 @@ class ChipIdle(OutputDetector):
             for line in log.having("duty", "util")
             if (m := _DUTY.search(line.text))
         ]
-        if len(idle) >= 3 and all(v < 1 for _, v in idle):
+        never = all(v == 0 for _, v in idle)
+        if idle and (never or len(idle) >= 3) and all(v < 1 for _, v in idle):
             evidence, at = quote(line for line, _ in idle)
-            return self._say("the device is idle while the run goes on", evidence, at)
+            weak = "" if len(idle) >= 3 else " (suspected: few readings)"
+            return self._say(f"the device is idle while the run goes on{weak}", evidence, at)
         slow = self._slow(log)
         if slow is None:
             return None

@@ -69,7 +69,7 @@ def number(text: str) -> float:
 def fields(text: str) -> tuple[Field, ...]:
     """All numbers of one line, in order. Remembered, since a live run is read again and again."""
     found: list[Field] = []
-    before = 0
+    before, main = 0, ""
     matches = list(_NUMBER.finditer(text))[:200]
     for i, match in enumerate(matches):
         if match.start() < before:
@@ -85,11 +85,15 @@ def fields(text: str) -> tuple[Field, ...]:
             between = text[found[-1].pos + len(found[-1].text) : match.start()]
             if _ARROW.match(between):
                 key = found[-1].key  # 124.4M -> 163.0M: two values of one key
+            elif main and _LIST.match(between):
+                key = main  # 8.1 (step 100), 2.2 (step 200): the same
             elif _glued(text, found[-1], between):
                 key = f"{found[-1].key} {found[-1].text}".strip()
         found.append(
             Field(key, number(match[1]), match[1], unit[1] if unit else "", of, match.start())
         )
+        if key and not _PLACE.search(key):
+            main = key
         before = end
     return tuple(found)
 
@@ -106,6 +110,15 @@ def _key(before: str) -> str:
 
 
 _ARROW = re.compile(r"^\s?\w{0,10}\s*(?:->|→|=>|-->)\s*$")
+
+
+#: What may stand between two values of one list; and keys that say where, not what.
+_LIST = re.compile(
+    r"^[%\s]{0,3}(?:\([^()]{0,30}\))?\s*[,;]?\s*$|^\)?\s*[,;]\s*(?:\([^()]{0,30}\))?\s*$"
+)
+_PLACE = re.compile(
+    r"(?:^|\W)(?:step|steps|epoch|epochs|iter|iteration|batch|rank|replica|device|line|size|at|in|over)$"
+)
 
 
 def _glued(text: str, last: Field, between: str) -> bool:

@@ -111,11 +111,17 @@ class StepsSlowDown(OutputDetector):
     def _labelled(log: LogLook) -> tuple[list[Line], float] | None:
         before: tuple[float, Line] | None = None
         for r in log.readings(lambda _: True, _is_step_time):
-            label = _LABEL.search(r.row.text)
+            spoken = list(_LABEL.finditer(r.row.text[: r.field.pos])) or list(
+                _LABEL.finditer(r.row.text)
+            )
+            label = spoken[-1] if spoken else None
             value = _seconds(r.row, r.field)
             if label is None or value is None:
                 continue
-            if label[1]:
+            if label[1] or (
+                re.search(r"\bbefore (?:resum|load|restor)", r.row.text[: r.field.pos], re.I)
+                and "after" not in r.row.text[: r.field.pos]
+            ):
                 before = before or (value, r.row.line)
             elif before and value >= SLOWER * before[0]:
                 return [before[1], r.row.line], value / before[0]
@@ -269,13 +275,16 @@ _SAID = re.compile(
     r"|\b(?:process|training|run|program|job|script|loop|it) (?:is |appears |seems |has )?(?:frozen|freezes|froze|stalls)\b"
     r"|\bno (?:progress|response)\b|\bstill (?:waiting|running|compiling|at step)\b.{0,40}\d ?(?:min|h\b|hours?)|\bwait(?:ing|ed)\b.{0,60}(?:forever|\d ?(?:min|hours?|h\b))|still waiting at step"
     r"|watchdog .{0,60}(?:no progress|timed? ?out|stall)|initialization is taking more than \d"
-    r"|not making progress|\bstep \d+ .{0,20}timed out",
+    r"|\bblock(?:ed|s|ing) (?:in|on|at)\b.{0,60}\d ?(?:min|hours?|h\b)|not making progress|\bstep \d+ .{0,20}timed out",
     re.IGNORECASE,
 )
 _SAID_NOT = re.compile(
     r"\b(?:avoid|prevent|disabl|could|may|might|if|whether|fix|detect|known to|in case|can cause|would|should|otherwise|to not)\w*\b"
     r"|\bTOKENIZERS_PARALLELISM\b|timeout=",
     re.IGNORECASE,
+)
+_OF_A_NUMBER = re.compile(
+    r"\b(?:loss|acc\w*|metric|ppl|score|bleu)\b.{0,24}\b(?:stuck|does|did|never)", re.I
 )
 _STAMP = re.compile(r"(?<!\d)(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d\d):(\d\d):(\d\d)(?!\d|:)")
 _STILL = re.compile(r"\b0/(\d+) \[((?:\d+:)?\d+:\d\d)<\?|\b\d+/\d+ \[[\d:]+<[^\]]{1,40}, (\d{4,}(?:\.\d+)?)s/(?:it|step|batch)")  # fmt: skip
@@ -337,8 +346,15 @@ class Stalled(OutputDetector):
             "initializ",
             "timed",
             "unresp",
+            "block",
         )
-        return [x for x in found if len(x.text) < 300 and not _SAID_NOT.search(x.text)]
+        return [
+            x
+            for x in found
+            if len(x.text) < 300
+            and not _SAID_NOT.search(x.text)
+            and not _OF_A_NUMBER.search(x.text)
+        ]
 
     @staticmethod
     def _bar(log: LogLook) -> list[Line]:

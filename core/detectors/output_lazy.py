@@ -57,6 +57,8 @@ _AGAIN = re.compile(
 _AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
 _FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
 _COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs)$")  # fmt: skip
+_IN_STEPS = re.compile(r"\b(\d{1,9}) (?:new )?(?:graphs? |programs? |times )?(?:were |are )?(?:re)?compil\w* (?:in|during|over|for|after) (\d{1,9}) (?:steps|iterations|batches)", re.I)  # fmt: skip
+_EACH_STEP = re.compile(r"(?:_local_scalar_dense|transfers?\b|\.item\(\)|host reads?|host syncs?|device[- ]to[- ]host\w*).{0,40}?(\d{1,6}(?:\.\d+)?) ?(?:times |x |transfers )?(?:per|each|every|/|a) ?(?:train\w* )?step", re.I)  # fmt: skip
 #: Compilations of one function that are more than its shapes at start and end explain. Ours.
 MANY_COMPILES = 5
 
@@ -104,6 +106,13 @@ class CompilesAgain(OutputDetector):
         if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
             pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
             return [(no, signal.text) for no, signal in pair]
+        for line in log.having("compil"):
+            m = _IN_STEPS.search(line.text)
+            if m and int(m[2]) >= MIN_STEPS and int(m[1]) > MAX_RATE * int(m[2]):
+                return [(line.no, line.text)]
+        for r in log.readings(lambda key: bool(_COMPILES.search(key))):
+            if (r.row.step or 0) >= MIN_STEPS and r.value > MAX_RATE * (r.row.step or 0):
+                return [(r.row.line.no, r.row.text)]
         for found in series(log, lambda key: bool(_COMPILES.search(key))):
             steps, values = found.span, found.values
             rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
@@ -283,6 +292,10 @@ class ReadsEachStep(OutputDetector):
         rate = _rate(log, reads[1].value if reads else None, xla.steps)
         if reads and rate is not None and rate > MAX_RATE:
             return [(reads[0], f"{reads[1].text} (in {xla.steps} steps)")]
+        for line in log.having("step"):
+            m = _EACH_STEP.search(line.text)
+            if m and float(m[1]) > MAX_RATE:
+                return [(line.no, line.text)]
         for found in series(log, lambda key: bool(_READ.search(key))):
             if (
                 found.span >= MIN_STEPS

@@ -19,7 +19,9 @@ from core.detectors.output_look import (
 )
 from core.detectors.output_series import series
 
-_TENSOR_NAN = re.compile(r"tensor\(.{0,400}?(?<![\w.])[-+]?nan\b|array\(.{0,400}?(?<![\w.])nan\b")
+_TENSOR_NAN = re.compile(
+    r"tensor\(\[+(?:-?inf(?:, ?)?)+\]|tensor\(.{0,400}?(?<![\w.])[-+]?nan\b|array\(.{0,400}?(?<![\w.])nan\b"
+)
 _SAID = re.compile(
     r"\b(?:loss|logits?|grads?|gradients?|outputs?|activations?|weights?|params?|parameters?)\b"
     r".{0,24}\b(?:is|are|was|became|becomes|contains?|has|have|=|turned|went)\s+(?:all |to )?[-+]?"
@@ -54,7 +56,8 @@ class NotANumber(OutputDetector):
         good_again = self._recovers(log)
         said = [
             line
-            for line in log.matching(_TENSOR_NAN, 3, "nan") + log.matching(_SAID, 3, "nan", "inf")
+            for line in log.matching(_TENSOR_NAN, 3, "nan", "inf")
+            + log.matching(_SAID, 3, "nan", "inf")
             if not _DENIED.search(line.text)
         ]
         lines = ([] if good_again else bad) + said
@@ -110,9 +113,10 @@ class OutOfRange(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         found = log.readings(_may_be_impossible, _impossible)
-        if not found:
+        said = log.matching(_SAID_OUT, 3, "out of")
+        if not found and not said:
             return None
-        evidence, at = quote(found)
+        evidence, at = quote([*found, *said])
         return Sighting(
             "a value is out of its range",
             evidence,
@@ -123,6 +127,10 @@ class OutOfRange(OutputDetector):
         )
 
 
+_ABOUT = re.compile(r"\b(?:over|of|on|for|at|after|in|from|per|by)$")
+_SAID_OUT = re.compile(r"\b(?:id|idx|index|token|class|label|argmax|pred\w*)\b.{0,24}-?\d.{0,12}\bout of (?:range|bounds|vocab\w*)\b", re.I)  # fmt: skip
+
+
 def _may_be_impossible(key: str) -> bool:
     return not _LIMIT.search(key) and bool(
         _INDEX.search(key) or _SHARE.search(key) or "perplexity" in key or "ppl" in key or not key
@@ -131,7 +139,7 @@ def _may_be_impossible(key: str) -> bool:
 
 def _impossible(row: Row, field: Field) -> bool:
     key, value = field.key, field.value
-    if not math.isfinite(value):
+    if not math.isfinite(value) or _ABOUT.search(key):
         return False
     if abs(value) >= 2**31 - 1 and "." not in field.text and "e" not in field.text.lower():
         whole = abs(int(field.text.replace(",", "")))
@@ -141,7 +149,7 @@ def _impossible(row: Row, field: Field) -> bool:
     return bool(re.search(r"\b(?:perplexity|ppl)\b", key)) and 0 <= value < 0.999
 
 
-_RUNNING = re.compile(r"\b(?:running|total|cumulative|accum\w*|sum|epoch)\b.*\b(?:loss|correct|count|samples|tokens|sum)\b|\b(?:num|n) (?:correct|tokens|samples)\b|\b(?:loss|correct|token) (?:sum|total|count)\b|\bcorrect\b|\bsum of\b")  # fmt: skip
+_RUNNING = re.compile(r"\b(?:running|total|cumulative|accum\w*|sum|epoch)\b.*\b(?:loss|correct|count|samples|tokens|sum)\b|\b(?:num|n) (?:correct|tokens|samples)\b|\b(?:loss|correct|token) (?:sum|total|count)\b|\bcorrect\b|\bsum of\b|\bcounter\b")  # fmt: skip
 
 
 @detector
@@ -176,7 +184,7 @@ class Saturated(OutputDetector):
 
 
 _RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brandom\b|\brng\b|\bperm(?:utation)?\b|\bshuffle|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
-_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|draw|value|idx|kept|zeros?|nonzero|state)\b|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
+_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|draw|value|sample|idx|kept|zeros?|nonzero|state)\b|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
 _NOT_A_DRAW = re.compile(r"\b(?:attention|attn|padding|pad|causal|key|seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
 
 
@@ -193,12 +201,18 @@ class DrawRepeats(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         for found in series(log, _drawn, 3):
-            steps = {
-                r.row.step if r.row.step is not None else r.row.line.no for r in found.readings
-            }
-            if found.same and len(steps) >= 3 and found.values[0] not in (0.0, 1.0):
+            by_line: dict[int, tuple[str, ...]] = {}
+            for r in found.readings:
+                no = r.row.line.no
+                by_line[no] = (*by_line.get(no, ()), r.field.text)
+            same = len(set(by_line.values())) == 1
+            if same and len(by_line) >= 3 and found.values[0] not in (0.0, 1.0):
                 evidence, at = quote(found.readings)
                 return self._say(found.key, evidence, at)
+        told = log.matching(_REPEATS, 3, "same", "equal", "identical", "repeat")
+        if told:
+            evidence, at = quote(told)
+            return self._say("what is drawn", evidence, at)
         hashes: dict[str, list[Line]] = {}
         for line in log.having("hash", "checksum", "crc", "digest", "md5"):
             m = _HASH.search(line.text)
@@ -221,6 +235,7 @@ class DrawRepeats(OutputDetector):
         )
 
 
+_REPEATS = re.compile(r"\b(?:dropout|noise|random\w*|rng)\b(?!.{0,80}\b(?:not|False|no longer)\b).{0,30}\b(?:same|equal|identical|repeats?)\b.{0,40}\b(?:steps?|iterations?|epochs?|batch\w*|every|each)\b|\b(?:same|identical) (?:dropout|noise|random)\w*.{0,40}\b(?:steps?|iterations?|every|each)\b", re.I)  # fmt: skip
 _HASH = re.compile(
     r"(?:hash|checksum|crc|digest|md5)\b[^:=]{0,24}[:=]?\s*(?:0x)?([0-9a-f]{5,64})\b", re.I
 )

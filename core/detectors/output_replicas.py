@@ -55,21 +55,27 @@ def _by_chips(line: Line) -> list[tuple[int, Field]]:
 
     The word before a number counts first (``4 chips 61.1 | 1 chip 81.4``), then the line's.
     """
-    found = []
-    begin, tag = 0, None
     spots = list(islice(_CHIPS.finditer(line.text), 8))
     if not spots:
         return []
-    for f in fields(line.text)[:40]:
-        for m in spots:
-            if begin <= m.start() <= f.pos:
-                tag = chips(m.group())
-        if any(m.start() <= f.pos < m.end() for m in spots):
-            continue
-        spoken = tag if tag is not None else chips(spots[0].group())
+    numbers = [
+        f
+        for f in fields(line.text)[:40]
+        if not any(m.start() <= f.pos < m.end() for m in spots) and not _POSITION.search(f.key)
+    ]
+    # "0.41 (8 chips), 1.17 (1 chip)": the number comes before the word.
+    after = len(spots) > 1 and bool(numbers) and numbers[0].pos < spots[0].start()
+    found = []
+    for f in numbers:
+        near = [m for m in spots if (m.start() > f.pos if after else m.start() <= f.pos)]
+        spot = (near[0] if after else near[-1]) if near else spots[0]
+        spoken = chips(spot.group())
         if spoken is not None:
             found.append((spoken, f))
     return found
+
+
+_POSITION = re.compile(r"(?:^|\W)(?:step|epoch|iter\w*|batch|global batch|size|seed)$")
 
 
 def _core(key: str) -> str:
@@ -99,7 +105,8 @@ class GradNormByChips(OutputDetector):
         }
         for row in log.rows:
             for n, f in _by_chips(row.line) if row.line.no in norms else ():
-                if is_grad_norm(re.sub(r"\(?local\)?", "", f.key)) and math.isfinite(f.value):
+                named = is_grad_norm(f.key) or not _core(f.key) or "world" in f.key
+                if named and math.isfinite(f.value) and not _POSITION.search(f.key):
                     by_step[row.step].append((n, f.value, row.line))
         for values in by_step.values():
             for (n, a, x), (m, b, y) in itertools.combinations(values[:50], 2):

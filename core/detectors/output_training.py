@@ -21,7 +21,7 @@ from core.detectors.output_look import (
 from core.detectors.output_series import FLAT, MIN_SPAN, Series, chance_of, series
 
 _RESUMED = re.compile(
-    r"\b(?:resum(?:ed?|ing)|restor(?:ed|ing)|continu(?:ed|ing) from|load(?:ed|ing) (?:from )?"
+    r"\b(?:checkpoint|ckpt|weights|state) (?:was |is )?(?:loaded|restored)\b|\b(?:resum(?:ed?|ing)|restor(?:ed|ing)|continu(?:ed|ing) from|load(?:ed|ing) (?:from )?"
     r"(?:the )?(?:checkpoint|optimizer|state))", re.IGNORECASE
 )  # fmt: skip
 _WARMUP = 1e-7
@@ -129,6 +129,18 @@ class LossDoesNotMove(OutputDetector):
             if len(found.readings) >= least and all(v == 0 for v in found.values) and not other:
                 return list(found.readings)
         said = log.matching(_UNCHANGED, 3, "unchanged", "not chang", "n't chang", "never chang", "not updat", "n't updat", "is none", "no grad", "identical", "not move")  # fmt: skip
+        said += log.matching(
+            _STUCK,
+            3,
+            "stuck",
+            "flat",
+            "constant",
+            "decreas",
+            "chang",
+            "improv",
+            "go down",
+            "moving",
+        )
         said = [x for x in said if not _OF_OTHERS.search(x.text)]
         if said:
             return list(said)
@@ -163,6 +175,7 @@ _OF_OTHERS = re.compile(
     r"base|target network|config|data\w*|gpu|cuda)\b",
     re.IGNORECASE,
 )
+_STUCK = re.compile(r"\b(?:train\w* )?loss\b.{0,24}\b(?:is |stays |remains )?(?:stuck|flat|constant|(?:not|never|n't) (?:decreas|chang|improv|go down|going down|mov)\w*)\b", re.I)  # fmt: skip
 _UNCHANGED = re.compile(
     r"\b(?:param\w*|weights?)\b.{0,40}\b(?:unchanged|(?:not|never|n't) (?:chang|updat|mov)\w*|identical (?:after|before|to (?:init|step 0)))"
     r"|\b(?:all |every )?(?:grads?|gradients?)\b.{0,24}\b(?:is|are) (?:all )?None\b|no grad(?:ient)?s? (?:for|in|reach)",
@@ -220,7 +233,8 @@ class AtChance(OutputDetector):
             near = [s for s in lost if abs(s.mean - math.log(k)) <= 0.05 * math.log(k)]
             if near and all(s.values[-1] >= s.values[0] * 0.99 for s in near):
                 return found, f"accuracy stays at 1/{k} and the loss at ln {k}"
-            if not lost and len(values) >= 5:
+            exact = len(values) >= 3 and all(abs(v - 1 / k) < 0.005 for v in values)
+            if not lost and (len(values) >= 5 or exact) and not found.same:
                 return found, f"accuracy stays at 1/{k}"
         return None
 
@@ -274,13 +288,14 @@ class EvaluationConstant(OutputDetector):
         if not constant or others:  # a score may stand still while the loss moves
             return None
         found = max(constant, key=lambda s: (is_loss(s.key), len(s.readings)))
+        read = log.readings(is_loss, lambda row, f: not is_eval(row, f))
         trains = losses(log)
         if trains and all(is_flat(s) for s in trains if len(s.readings) > 1):
             return None  # the same sign in the training loss, which says more
         evidence, at = quote(found.readings)
         weak = "" if len(found.readings) >= 3 else " (suspected: two evaluations)"
         threshold = "one value, to the last digit, in every evaluation"
-        if not trains:
+        if not read:
             # Nothing read a value between the evaluations, so nothing forced the graph to run.
             return Sighting(
                 f"the evaluation never changes and no loss is read: the steps may never run{weak}",
