@@ -10,6 +10,7 @@ from core.init.facts import Entry
 from core.init.script import Option, Script, Scripts
 
 _DEVICE = re.compile(r"(?:cuda|gpu)(?::\d+)?")
+_OTHERS = ("cpu", "auto")
 _GPU_ENV = re.compile(r"CUDA_\w+|NCCL_\w+|PYTORCH_CUDA_ALLOC_CONF|ACCELERATE_\w+|NVIDIA_\w+")
 _GPU_FLAGS = {"--use_cpu", "--no_cuda", "--no-cuda", "--use-cpu", "--cpu"}
 _FP16 = {"--fp16", "--half", "--use_fp16"}
@@ -72,7 +73,9 @@ def target_command(entry: Entry, reference: Command, scripts: Scripts) -> Comman
     script = scripts.get(entry.script) if entry.script else None
     device = _device_option(script)
     words, changed = _with_device(words, "xla")
-    if changed:
+    if "accelerator" in changed:
+        made.notes.append(f"{changed}. Lightning takes it on a TPU host only, not for xla-cpu.")
+    elif changed:
         made.notes.append(f"{changed}: the code has to learn what that means.")
     elif device is not None:
         words += [device.name, "xla"]
@@ -174,13 +177,15 @@ def _with_device(words: list[str], device: str) -> tuple[list[str], str]:
         name, sign, value = word.partition("=")
         if not re.search(r"(?i)device|accelerator$", name):
             continue
-        if sign and (_DEVICE.fullmatch(value) or value in ("cpu", "auto")):
+        if device == "xla" and name.lower().endswith("accelerator"):
+            device = "tpu"  # Lightning's word for it
+        if sign and (_DEVICE.fullmatch(value) or value in _OTHERS):
             if value != device:
                 new[index] = f"{name}={device}"
                 changed = f"{name}={device} in place of {value}"
         elif not sign and index + 1 < len(words):
             follows = words[index + 1]
-            if _DEVICE.fullmatch(follows) or follows in ("cpu", "auto"):
+            if _DEVICE.fullmatch(follows) or follows in _OTHERS:
                 if follows != device:
                     new[index + 1] = device
                     changed = f"{name} {device} in place of {follows}"

@@ -8,7 +8,8 @@ a launch script (``*.sh``)                                              60
 a Makefile target                                                       50
 a code block of a README                                                45
 a console script of the package                                         40
-a Python file with ``if __name__ == "__main__"``                        30
+a Python file with ``if __name__ == "__main__"``, or that trains or
+reads its command line as it is loaded                                  30
 what it starts trains (a backward, ``trainer.train()``, ``.fit()``)     40
 the file it starts is not in the project                               -60
 ``train``, ``finetune``, ``pretrain``, ``fit`` in its name              25
@@ -16,6 +17,7 @@ the name of a tool: eval, test, predict, export, download ...          -40
 an example, a test, a benchmark or docs by its directory               -30
 at the top of the project                                               10
 a distributed or multi-node name (``slurm``, ``multinode``)            -10
+names the CPU as its device, on a machine without a GPU                 20
 each word that is not known (``$1``, ``<path>``), at most three        -15
 a required option that the command does not give                       -15
 ===================================================================  =====
@@ -58,12 +60,15 @@ MAX_SCRIPTS = 3_000
 """Python files that are looked at for a main block."""
 
 
-def find_entries(listing: Listing, scripts: Scripts) -> list[Entry]:
-    """All candidates, the best first; the module says by what rule."""
+def find_entries(listing: Listing, scripts: Scripts, gpu: bool = True) -> list[Entry]:
+    """All candidates, the best first; the module says by what rule.
+
+    ``gpu``: whether this machine has one.
+    """
     found: dict[tuple[object, ...], Entry] = {}
     for entry in _candidates(listing, scripts):
         entry = replace(entry, script=entry.script or scripts.file_of(entry.words, entry.cwd))
-        entry = _score(entry, scripts)
+        entry = _score(entry, scripts, gpu)
         key = (entry.words, entry.launcher)
         if key not in found or entry.score > found[key].score:
             found[key] = entry
@@ -182,7 +187,7 @@ def _setup_cfg(text: str, path: str) -> Iterator[Entry]:
             inside = False
 
 
-def _score(entry: Entry, scripts: Scripts) -> Entry:
+def _score(entry: Entry, scripts: Scripts, gpu: bool) -> Entry:
     score, why = KINDS[entry.kind], [f"{entry.kind} {KINDS[entry.kind]}"]
 
     def add(points: int, reason: str) -> None:
@@ -204,6 +209,8 @@ def _score(entry: Entry, scripts: Scripts) -> Entry:
         add(-40, "named as a tool")
     if words & {"slurm", "multinode", "sbatch"}:
         add(-10, "for a cluster")
+    if not gpu and re.search(r"device[= ]cpu\b", " ".join(entry.words)):
+        add(20, "for the CPU, and there is no GPU here")
     directories = name_words("/".join((entry.script or start).split("/")[:-1]))
     if directories & ASIDE:
         add(-30, "by its directory")

@@ -164,7 +164,20 @@ def _said(before: str) -> str:
 
 
 def _is_count(name: str) -> bool:
-    counts = {"epoch", "step", "steps", "iter", "batch", "time", "lr", "took", "samples", "in"}
+    counts = {
+        "nan",
+        "inf",
+        "epoch",
+        "step",
+        "steps",
+        "iter",
+        "batch",
+        "time",
+        "lr",
+        "took",
+        "samples",
+        "in",
+    }
     return bool(set(names.words(name)) & counts)
 
 

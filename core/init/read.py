@@ -43,7 +43,7 @@ def read_project(path: Path, python: str = "") -> tuple[Project, Listing, Script
         raise InitError(f"The Python {python} {project.pythons[0].problem}.")
     project.python = project.pythons[0] if project.pythons else None
     project.gpu = any(Path("/dev").glob("nvidia[0-9]*"))
-    project.entries = find_entries(listing, scripts)
+    project.entries = find_entries(listing, scripts, project.gpu)
     entry = project.entry
     if entry is not None:
         project.metrics = find_metrics(entry, scripts)

@@ -129,7 +129,16 @@ def _main_line(module: Module) -> int:
             names = {dotted(s) for s in sides} | {constant(s) for s in sides}
             if "__name__" in names and "__main__" in names:
                 return node.lineno
-    return 1 if module.path.endswith("__main__.py") else 0
+    if module.path.endswith("__main__.py"):
+        return 1
+    # A script without the guard: it reads its command line, or trains, as it is loaded.
+    for call in (*module.methods("parse_args", "backward"), *module.methods("fit", "train")):
+        assert isinstance(call.func, ast.Attribute)
+        training = call.func.attr not in ("fit", "train") or "trainer" in dotted(call.func).lower()
+        if training and module.torch and module.scope(call) is module.tree:
+            if not any(isinstance(n, ast.ClassDef) for n in module.up(call)):
+                return call.lineno
+    return 0
 
 
 def _framework(module: Module) -> str:

@@ -37,7 +37,7 @@ def entries(root: Path) -> tuple[list[Entry], Scripts]:
     """The candidates of a project."""
     listing = list_files(root)
     scripts = Scripts(listing)
-    return find_entries(listing, scripts), scripts
+    return find_entries(listing, scripts, gpu=False), scripts
 
 
 def metrics(root: Path, code: str, more: dict[str, str] | None = None) -> list[MetricPlace]:

@@ -62,6 +62,12 @@ def test_each_kind_of_place_is_found(tmp_path: Path) -> None:
         ({"run.sh": "python gone.py", "train.py": TRAINS}, "python train.py"),
         # A command with unknown words comes after a whole one of its kind.
         ({"a.sh": "python t.py $1 $2", "b.sh": "python t.py --x", "t.py": TRAINS}, "python t.py --x"),
+        # Without a GPU, a command that says it is for the CPU.
+        ({"README.md": "```\npython t.py\npython t.py --device=cpu\n```", "t.py": TRAINS},
+         "python t.py --device=cpu"),
+        # A script without a guard, that trains as it is loaded.
+        ({"a.py": "import torch\nclass A:\n    def f(self):\n        loss.backward()\n",
+          "b.py": "import torch\nfor x in y:\n    loss.backward()\n"}, "python b.py"),
         # One that lacks a required option comes after one that gives it.
         ({"README.md": "```\npython t.py\npython t.py --data d\n```",
           "t.py": "import argparse, torch\np = argparse.ArgumentParser()\n"
@@ -129,6 +135,8 @@ DEVICE = "import argparse, torch\np.add_argument('--device', default='cuda')\nlo
         ("python t.py trainer.device=gpu", TRAINS, "python t.py trainer.device=cpu",
          "python t.py trainer.device=xla"),
         ("python t.py", TRAINS, "python t.py", "python t.py"),
+        ("python t.py --accelerator gpu", TRAINS, "python t.py --accelerator cpu",
+         "python t.py --accelerator tpu"),
         ("torchrun --nproc_per_node 4 t.py --a 1", TRAINS, "torchrun --nproc_per_node=1 t.py --a 1",
          "python t.py --a 1"),
         ("torchrun --nproc_per_node=2 -m t --a", TRAINS, "torchrun --nproc_per_node=1 -m t --a",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -125,14 +124,6 @@ def test_what_is_no_project_is_a_sentence(more: list[str], tmp_path: Path) -> No
     for path in (tmp_path / "nowhere", tmp_path / "file"):
         done = CliRunner().invoke(cli, ["init", str(path), *more])
         assert done.exit_code == 2 and "give the directory of a project" in done.output
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
-def test_a_place_that_can_not_be_written(project: Path) -> None:
-    project.chmod(0o555)
-    done = _init(project)
-    project.chmod(0o755)
-    assert done.exit_code == 2 and "--output" in done.output
 
 
 def test_a_directory_that_is_not_there_for_the_output(project: Path) -> None:
