@@ -17,7 +17,7 @@ from typing import Any
 from core.body import JSON
 from core.detectors import loud_kinds as loud_kinds  # registers its detectors
 from core.detectors import ranking
-from core.detectors.base import CATEGORIES, DETECTORS, OUTPUT_DETECTORS, Detector, Sighting
+from core.detectors.base import CATEGORIES, DETECTORS, Detector, Sighting
 from core.detectors.loud import KINDS, ErrorDetector, speaker
 from core.detectors.output_look import LogLook
 from core.errors import PilotageError
@@ -25,6 +25,8 @@ from core.log_file import LogText, read_log
 
 #: Evidence lines shown per finding, and columns of the text.
 SHOWN, WIDTH = 6, 80
+#: Rows of one evidence line.
+EVIDENCE_ROWS = 3
 
 
 def diagnose(name: str) -> JSON:
@@ -136,13 +138,20 @@ def _finding(finding: dict[str, Any]) -> list[str]:
     for item in finding["evidence"][:SHOWN]:
         where = f"line {item['line']}: " if item["line"] else ""
         room = WIDTH - 5 - len(where)
-        text = item["text"] if len(item["text"]) <= room else item["text"][: room - 1] + "…"
-        lines.append(f"     {where}{text}")
+        rows = textwrap.wrap(item["text"], room, break_on_hyphens=False) or [""]
+        if len(rows) > EVIDENCE_ROWS:
+            rows = [*rows[: EVIDENCE_ROWS - 1], rows[EVIDENCE_ROWS - 1][: room - 1] + "…"]
+        lines.append(f"     {where}{rows[0]}")
+        lines += [" " * (WIDTH - room) + row for row in rows[1:]]
     lines.append(_wrap(f"Next: {finding['next_step']}", "     ", "           "))
     if finding["threshold"]:
-        lines.append(_wrap(f"Threshold: {finding['threshold']}.", "     ", "           "))
-    lines.append(_wrap(f"Source: {finding['source']}.", "     ", "           "))
+        lines.append(_wrap(f"Threshold: {_stop(finding['threshold'])}", "     ", "           "))
+    lines.append(_wrap(f"Source: {_stop(finding['source'])}", "     ", "           "))
     return lines
+
+
+def _stop(text: str) -> str:
+    return text if text.endswith(".") else text + "."
 
 
 def _wrap(text: str, indent: str, later: str | None = None) -> str:
@@ -172,10 +181,10 @@ def detectors() -> list[JSON]:
 
 
 def describe_detectors() -> str:
-    """The same in words: a line for each."""
-    rows = [
-        f"{r['category']:<14} {r['detector']:<26} {'silent' if r['silent'] else 'error '} {r['sees']}"
-        for r in detectors()
-    ]
-    assert len(OUTPUT_DETECTORS) <= len(rows)
-    return "\n".join(textwrap.fill(r, WIDTH, subsequent_indent=" " * 49) for r in rows)
+    """The same in words: a line for each; ``--`` stands for no category."""
+    rows = []
+    for r in detectors():
+        category = r["category"] if len(r["category"]) == 2 else "--"
+        kind = "silent" if r["silent"] else "error"
+        rows.append(f"{category} {r['detector']:<25} {kind:<6} {r['sees']}")
+    return "\n".join(textwrap.fill(r, WIDTH, subsequent_indent=" " * 36) for r in rows)

@@ -72,7 +72,9 @@ def read_log(name: str) -> LogText:
     log = LogText(name)
     try:
         if name == "-":
-            _read(_unpacked(sys.stdin.buffer), log)  # type: ignore[arg-type]
+            stdin = sys.stdin.buffer
+            peeks = hasattr(stdin, "peek")
+            _read(_unpacked(stdin if peeks else BufferedReader(stdin)), log)  # type: ignore
         else:
             path = Path(name)
             if path.is_dir():

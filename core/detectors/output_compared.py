@@ -308,7 +308,7 @@ _FIRST = re.compile(r"\b(?:first|batch|sample|index|indices|ids|idx|input_ids|da
 class SameDataEverywhere(OutputDetector):
     """Replicas are fed the same samples."""
 
-    NAME, CATEGORY = "data_not_sharded", "C3"
+    NAME, CATEGORY = "same_data_on_ranks", "C3"
     SOURCE = "the first sample numbers of two replicas are the same: no distributed sampler (ours)"
 
     def read(self, log: LogLook) -> Sighting | None:

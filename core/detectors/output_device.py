@@ -211,7 +211,7 @@ _AMP = re.compile(
 class CudaLeftIn(OutputDetector):
     """CUDA's mixed precision is asked for where there is no CUDA, and switched off."""
 
-    NAME, CATEGORY = "cuda_left_in", "C2"
+    NAME, CATEGORY = "cuda_amp", "C2"
     SOURCE = "torch's own warning; on XLA autocast('cuda') computes in float32 (measured on 2.9.0)"
 
     def read(self, log: LogLook) -> Sighting | None:

@@ -46,7 +46,7 @@ class NotANumber(OutputDetector):
 
     NAME, CATEGORY = "nan", "C5"
     SOURCE = "public case nan (pytorch/xla#4152: bf16 masks filled with the float32 minimum); any"
-    SAME_FAULT = ()
+    SAME_FAULT = ("loss_constant",)
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""

@@ -15,6 +15,7 @@ from core.log_file import LogText
 from tests.core.diagnosing.healthy import HEALTHY as PLAIN
 from tests.core.diagnosing.healthy_more import MORE
 from tests.core.diagnosing.loud import LOUD
+from tests.core.diagnosing.short import SHORT
 from tests.core.diagnosing.silent import SILENT
 
 HEALTHY = PLAIN | MORE
@@ -45,6 +46,12 @@ def test_a_silent_failure_is_seen(name: str) -> None:
     for item in first["evidence"]:  # every line is quoted from where it says
         if item["line"] and not item["text"].startswith("Metric: "):
             assert item["text"][:40].strip() in whole[item["line"] - 1] or ":" in item["text"]
+
+
+@pytest.mark.parametrize(("log", "category", "silent"), SHORT)
+def test_a_few_lines_say_enough(log: str, category: str, silent: bool) -> None:
+    found = diagnosis(log)
+    assert (found["category"], found["silent"]) == (category, silent), found["findings"]
 
 
 @pytest.mark.parametrize("name", LOUD)
