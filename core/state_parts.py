@@ -26,6 +26,7 @@ from core.events import (
 )
 from core.run_lines import LogLine as LogLine
 from core.run_lines import RunLines as RunLines
+from core.run_steps import RunSteps as RunSteps
 
 
 def level_name(level: int | None) -> str:
@@ -85,7 +86,7 @@ class Run:
     ended_seq: int | None = None
     result: RunResult | None = None
     lines: RunLines = field(default_factory=RunLines)
-    steps: list[JSON] = field(default_factory=list)
+    steps: RunSteps = field(default_factory=RunSteps)
     signals: list[JSON] = field(default_factory=list)
     beat_at: dict[int | None, int] = field(default_factory=dict)
     stalled: RunStalled | None = None
