@@ -11,7 +11,7 @@ LOWER = set(
 """Words of metrics for which lower is better."""
 
 SHARES = set(
-    "accuracy acc top1 top5 acc1 acc5 f1 f1score fscore precision recall auc auroc roc map ap iou "
+    "accuracy acc prec top1 top5 acc1 acc5 f1 f1score fscore precision recall auc auroc roc map ap iou "
     "miou dice jaccard em exact mcc kappa ndcg mrr hit hits sensitivity specificity".split()
 )
 """Metrics that are mostly shares of 1: higher is better, and 100 makes points of them."""
@@ -61,6 +61,11 @@ def has_phase(name: str) -> bool:
 def is_share(name: str) -> bool:
     """Whether the metric is mostly given as a share of 1 (or in percent)."""
     return bool(set(words(name)) & SHARES) and not lower_is_better(name)
+
+
+def is_percent(name: str) -> bool:
+    """``Prec@1``, ``top5``: by the habit of ImageNet's scripts these are printed in percent."""
+    return bool(re.search(r"(?i)(?:prec|acc|top)[@-]?[15](?!\d)", name))
 
 
 def worth(name: str) -> int:

@@ -148,7 +148,7 @@ def _place(
         name=clean(full[:60]),
         source=f"{script.path}:{call.lineno}",
         higher_is_better=not lower,
-        points=1.0 if percent else 100.0 if share else 0.0,
+        points=1.0 if percent or names.is_percent(name) else 100.0 if share else 0.0,
         pattern=pattern,
         line=clean(sample_line(line, hole)[:200]),
         score=names.worth(full if names.is_metric(full) else f"{full} {kind}")

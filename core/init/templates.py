@@ -97,7 +97,9 @@ def _format(text: str, call: ast.Call) -> list[Part]:
     named = {k.arg: k.value for k in call.keywords if k.arg}
     parts: list[Part] = []
     at, index = 0, 0
-    for match in re.finditer(r"\{\{|\}\}|\{(\w*)(?:![rsa])?(?::([^{}]*))?\}", text):
+    # {0}, {name}, {meter.avg:.3f}: what comes after the name is an attribute or index of it.
+    field = r"\{\{|\}\}|\{(\w*)(?:[.\[][^{}:!]{1,60})?(?:![rsa])?(?::([^{}]*))?\}"
+    for match in re.finditer(field, text):
         parts.append(text[at : match.start()])
         at = match.end()
         if match[0] in ("{{", "}}"):

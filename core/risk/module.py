@@ -31,6 +31,17 @@ class Unreadable(Exception):
     """The text is no Python that this Python reads; ``str`` is a clause that says why."""
 
 
+def _parse(text: str) -> ast.Module:
+    """The tree; ``x.cuda(async=True)``, which Python 3.7 made an error, is read as it was meant."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        mended = re.sub(r"\basync(\s*=)(?!=)", r"async_\1", text)
+        if mended == text:
+            raise
+        return ast.parse(mended)
+
+
 class Module:
     """The tree of one file, with its imports and what stands where.
 
@@ -45,7 +56,7 @@ class Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of the stranger's escapes and comparisons
-                self.tree = ast.parse(text)
+                self.tree = _parse(text)
         except (SyntaxError, ValueError) as err:
             if _PYTHON_2.search(text):
                 raise Unreadable("looks like Python 2") from err
@@ -67,12 +78,17 @@ class Module:
 
     def _collect(self) -> None:
         todo: list[ast.AST] = [self.tree]
+        shadows: set[str] = set()
         while todo:
             node = todo.pop()
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
                 todo.append(child)
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.arg):
+                shadows.add(node.arg)
+            elif isinstance(node, ast.For):
+                shadows.update(n.id for n in ast.walk(node.target) if isinstance(n, ast.Name))
+            elif isinstance(node, ast.Call):
                 self.calls.append(node)
             elif isinstance(node, ast.Attribute):
                 self.attributes.append(node)
@@ -82,6 +98,9 @@ class Module:
                 self.subscripts.append(node)
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 self.assigns.append(node)
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if isinstance(node.value, ast.Call):
+                    shadows.update(t.id for t in targets if isinstance(t, ast.Name))
             elif isinstance(node, FUNCTIONS):
                 self.functions.append(node)
             elif isinstance(node, ast.Import):
@@ -96,6 +115,10 @@ class Module:
                     self._bind(alias.asname or alias.name, f"{module}.{alias.name}")
         for order in (self.calls, self.attributes, self.subscripts, self.assigns, self.functions):
             order.sort(key=lambda n: (n.lineno, n.col_offset))
+        for name in shadows & set(self._names):
+            # `import model`, then `model = model.Net()` or `def train(model)`: no module any more.
+            kept = [m for m in self._names[name] if m.split(".")[0] in TORCH]
+            self._names[name] = tuple(kept)
         for assign in self.assigns:
             targets = assign.targets if isinstance(assign, ast.Assign) else [assign.target]
             if len(targets) == 1 and isinstance(targets[0], ast.Name):

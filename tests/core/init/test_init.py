@@ -194,6 +194,21 @@ def test_a_python_that_is_none_is_told(script: str, problem: str, tmp_path: Path
     assert "does not start" in ask(str(tmp_path / "none"), "here").problem
 
 
+def test_a_python_named_from_here_is_written_from_there(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "env" / "bin").mkdir(parents=True)
+    (project / "env" / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(project.parent)
+    args = ["init", "melora", "--python", "melora/env/bin/python"]
+    assert CliRunner().invoke(cli, args).exit_code == 0
+    assert 'python = "env/bin/python"' in (project / "pilotage.toml").read_text()
+    assert load(project).project.python == str(project / "env/bin/python")
+    monkeypatch.chdir(project)
+    assert CliRunner().invoke(cli, ["init", "--force", "--python", "python3"]).exit_code == 0
+    assert Path(load(project).project.python).is_absolute()
+
+
 def test_a_python_is_asked_beside_the_project_not_in_it(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the project was imported')")
     assert not ask(sys.executable, "here").problem

@@ -33,6 +33,8 @@ MAIN = "if __name__ == '__main__':\n    loss.backward()\n"
         ('print(f"[{epoch}] mAP@50: {100 * m:5.2f}")', "[3] mAP@50: 41.20", 41.2, "mAP@50", 1),
         ('tqdm.write(f"val_loss={v:.3e} val_acc={a:.3f}")',
          "val_loss=1.200e-01 val_acc=0.913", 0.913, "val acc", 100),
+        ('print(" * Prec@1 {top1.avg:.3f} Prec@5 {top5.avg:.3f}".format(top1=a, top5=b))',
+         " * Prec@1 76.130 Prec@5 92.862", 76.13, "Prec@1", 1),
         ('print(f"WER: {w}")', "WER: 0.081", 0.081, "WER", 0),
         ('print("Test Accuracy of the model: %d %%" % (100 * right / total))',
          "Test Accuracy of the model: 97 %", 97.0, "test accuracy of the model", 1),

@@ -39,6 +39,17 @@ def test_broken_and_old_files_are_told_and_the_rest_is_scanned(tmp_path: Path) -
     assert "null.py is binary" in notes
 
 
+def test_a_keyword_of_old_pythons_does_not_hide_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import torch\n\ny = y.cuda(async=True)\nasync def f():\n    pass\n"
+    )
+    found = _scan(tmp_path)
+    assert [(h.rule, h.line, h.source) for h in found.hits] == [
+        ("cuda-move", 3, "y = y.cuda(async=True)")
+    ]
+    assert not found.notes
+
+
 def test_text_in_any_encoding_is_read(tmp_path: Path) -> None:
     (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n" + CUDA.encode())
     (tmp_path / "mark.py").write_bytes(b"\xef\xbb\xbf" + CUDA.encode())

@@ -464,3 +464,19 @@ def test_names_are_followed_through_assignments_and_try(tmp_path) -> None:  # ty
     """
     hits = {(h.rule, h.line) for h in _scan(tmp_path, a_dot_py=textwrap.dedent(code))}
     assert {("distributed", 8), ("fallback-operator", 9), ("cuda-library", 4)} <= hits
+
+
+def test_a_name_that_is_given_anew_is_no_module_any_more(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    code = """
+        import torch
+        import model
+        import net
+        model = model.Net()
+        model.cuda()
+        def train(net):
+            net.cuda()
+        torch = wrap(torch)
+        torch.cuda.synchronize()
+    """
+    hits = {(h.rule, h.line) for h in _scan(tmp_path, a_dot_py=textwrap.dedent(code))}
+    assert hits == {("cuda-move", 6), ("cuda-move", 8), ("cuda-api", 10)}
