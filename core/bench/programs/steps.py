@@ -118,7 +118,8 @@ class Switch:
         for name, module in list(sys.modules.items()):
             if name.split(".")[0] not in ("torch", "torch_xla") or module is None:
                 continue
-            owners = [module] + [v for v in vars(module).values() if isinstance(v, type)]
+            # By type(): isinstance() would ask some objects for their class, which they warn of.
+            owners = [module] + [v for v in vars(module).values() if issubclass(type(v), type)]
             for owner in owners:
                 if id(owner) not in seen:
                     seen.add(id(owner))
@@ -131,7 +132,7 @@ class Switch:
                 while _of_the_probe(original):
                     original = original.__wrapped__
                 self.attributes.append((owner, name, value, original))
-            elif isinstance(value, dict) and not name.startswith("__"):
+            elif issubclass(type(value), dict) and not name.startswith("__"):
                 # Global hooks of optimizers and modules.
                 for key, entry in list(value.items()):
                     if _of_the_probe(entry):
@@ -152,8 +153,9 @@ class Switch:
 
 
 def _of_the_probe(value):
-    module = getattr(value, "__globals__", None) if isinstance(value, types.FunctionType) else None
-    return module is not None and str(module.get("__name__")).split(".")[0] == "pilotage_probe"
+    if type(value) is not types.FunctionType:
+        return False
+    return str(value.__globals__.get("__name__")).split(".")[0] == "pilotage_probe"
 
 
 class Training:

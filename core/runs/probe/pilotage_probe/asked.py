@@ -27,7 +27,7 @@ def _wrap(cls, name, plain):
     original = getattr(cls, name)
     if marked(original):
         return
-    note = guard.hook("read by the program")(_note)
+    note = wrapping.hook("read by the program")(_note)
 
     @functools.wraps(original)
     @unseen

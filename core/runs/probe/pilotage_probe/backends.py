@@ -90,9 +90,9 @@ def _cuda_mb():
 
 
 def difference(now, before):
-    """Counters since ``before``; None for what the backend does not count or did not look at."""
+    """Counters since ``before``; None, or nothing, for what was not counted or not looked at."""
     if now is None:
-        return dict.fromkeys(COUNTERS + ("fallbacks",))
+        return {}
     before = before or {}
     delta = {name: _grown(now.get(name), before.get(name, 0)) for name in COUNTERS}
     if delta["compile_s"] is not None:

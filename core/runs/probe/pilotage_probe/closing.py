@@ -42,7 +42,8 @@ def close(thread):
         thread.since, thread.base = end, counters
     slow = (dt or 0) > reading.SLOW_STEP_S
     read = reading.parity() or cycle.n <= 10 or cycle.n % reading.LOSS_EVERY == 0 or slow
-    if read and not reading.parity() and _comes_before_sync(cycle):
+    waits = read and process.reads and not reading.parity() and _comes_before_sync(cycle)
+    if waits:
         thread.late.append((cycle, fields))
         if len(thread.late) > MAX_LATE:
             flush(thread)
