@@ -62,7 +62,8 @@ def _prepare(thread, cycle, optimizer):
     """What is known right before the update: after the closure's first evaluation, if any."""
     known = thread.known.get(optimizer)
     if known is None:
-        known = thread.known[optimizer] = Known(len(thread.known) + 1)
+        thread.optimizers += 1
+        known = thread.known[optimizer] = Known(thread.optimizers)
     cycle.known = known
     _loss_of_grad_call(thread, cycle, optimizer)
     wanted = _wanted(thread)

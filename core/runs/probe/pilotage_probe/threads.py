@@ -84,6 +84,7 @@ class Thread:
         self.eval_last = 0  # and of the one before
         self.blind = {}  # id -> samples forwarded without gradients, before any backward pass
         self.functional = False  # torch.func.functional_call was used since the last step
+        self.optimizers = 0  # how many have stepped, the forgotten ones too
         self.known = weakref.WeakKeyDictionary()  # optimizer -> Known
         self.stack = []  # ids of optimizers in mid-step, the outermost first
         self.scaled = []  # (scaled loss, loss) from GradScaler.scale, not yet used

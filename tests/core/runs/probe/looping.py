@@ -24,12 +24,16 @@ from core.runs.records import FinishRecord, Malformed, ProbeErrorRecord, Record,
 from core.runs.tail import RecordTail
 
 PROGRAMS = Path(__file__).parent / "programs"
+# Not resolved: the python of an environment is a link, and known by where the link is.
 PYTHONS = [
-    p for p in os.environ.get("PILOTAGE_PROBE_PYTHONS", "").split(os.pathsep) if p.strip()
+    os.path.abspath(p)  # noqa: PTH100
+    for p in os.environ.get("PILOTAGE_PROBE_PYTHONS", "").split(os.pathsep)
+    if p.strip()
 ] or [sys.executable]
 MODES = ("light", "parity")
 # What starts slowly runs in both modes only where other Pythons are asked for (the matrix).
-FEW_MODES = MODES if os.environ.get("PILOTAGE_PROBE_PYTHONS") else ("light",)
+MATRIX = bool(os.environ.get("PILOTAGE_PROBE_PYTHONS"))
+FEW_MODES = MODES if MATRIX else ("light",)
 
 # Light mode reads these at steps 1, 2, 5, 10, 20, ... only; a clip may tell grad_norm before.
 SPARSE = {"param_norm", "update_norm", "params_changed", "norm_elements", "grad_norm_after"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.runs.probe.looping import FEW_MODES, Seen, compare, run_loop, sections
+from tests.core.runs.probe.looping import FEW_MODES, MATRIX, Seen, compare, run_loop, sections
 
 
 @pytest.fixture(scope="module", params=FEW_MODES)
@@ -19,6 +19,7 @@ def test_compiled(seen: Seen, section: str) -> None:
     compare(seen, section)
 
 
+@pytest.mark.skipif(not MATRIX, reason="test_probe.py has one such program; this is for the matrix")
 def test_the_same_graphs_as_without_the_probe(
     seen: Seen, python: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

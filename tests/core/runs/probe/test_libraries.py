@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.runs.probe.looping import FEW_MODES, Seen, compare, run_loop, sections
+from tests.core.runs.probe.looping import FEW_MODES, MATRIX, Seen, compare, run_loop, sections
 
 
 @pytest.fixture(scope="module", params=FEW_MODES)
@@ -31,7 +31,7 @@ def test_transformers(
     compare(run_loop(where, python, "trainer.py", slow_mode, needs=needs), "main")
 
 
-@pytest.mark.parametrize("style", ["automatic", "manual"])
+@pytest.mark.parametrize("style", ["automatic", "manual"] if MATRIX else ["automatic"])
 def test_lightning(
     python: str, slow_mode: str, style: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

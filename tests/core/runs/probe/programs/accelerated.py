@@ -1,4 +1,9 @@
+# ruff: noqa: E402
 """Loops of accelerate: with its optimizer wrapper, with its clipping, accumulating, scaled."""
+
+import sys
+
+sys.modules["torch_xla"] = None  # where it is installed these libraries train on its devices
 
 import accelerate
 import torch
@@ -27,8 +32,7 @@ def prepared(told):
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 0.5**n)
     model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, data(), schedule)
     told.record("optimizer", cls="AdamW", orphaned=0, tensors=4)
-    n = 0
-    for x, y in loader:
+    for n, (x, y) in enumerate(loader):
         optimizer.zero_grad()
         loss = (model(x) - y).pow(2).mean()
         accelerator.backward(loss)
@@ -42,7 +46,6 @@ def prepared(told):
             grad_norm_after=after, optimizer="AdamW", backwards=1,
             signature="B C(0.1) S L Z" if n < 3 else "B C(0.1) S L", **change.done()
         )  # fmt: skip
-        n += 1
 
 
 @section

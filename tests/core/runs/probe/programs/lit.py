@@ -1,7 +1,11 @@
+# ruff: noqa: E402
 """Lightning: automatic and manual optimization."""
 
-import logging
 import sys
+
+sys.modules["torch_xla"] = None  # where it is installed these libraries train on its devices
+
+import logging
 import threading
 import warnings
 
@@ -74,7 +78,7 @@ class Manual(lightning.LightningModule):
             after, change = gradients(part.parameters()), Change(part.parameters())
             wrapped.step()
             told.step(
-                loss=loss.item(), backwards=1, closures=0 if optimizer < 2 else 1, samples=3,
+                loss=loss.item(), backwards=1, closures=1, samples=3,
                 grad_norm=before, grad_norm_after=after, optimizer_id=optimizer + 1,
                 optimizer_n=index + 1, always=["grad_norm"], **change.done()
             )  # fmt: skip

@@ -104,7 +104,7 @@ def one_model_two_optimizers(told):
 
 @section
 def one_model_then_another(told):
-    for _ in range(2):
+    for part in (1, 2):
         model = net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(2):
@@ -114,7 +114,7 @@ def one_model_then_another(told):
             optimizer.step()
             optimizer.zero_grad()
             told.step(
-                loss=loss.item(), samples=5, optimizer="SGD", signature="B S Z", grad_norm=grad,
+                loss=loss.item(), samples=5, optimizer="SGD", signature="B S Z", grad_norm=grad, optimizer_id=part,
                 **change.done()
             )  # fmt: skip
         told.record("optimizer", orphaned=0, tensors=4)

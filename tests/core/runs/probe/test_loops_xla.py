@@ -1,0 +1,23 @@
+"""Loops on an XLA device against the same loops on the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core.runs.records import FinishRecord
+from tests.core.runs.probe.looping import compare, run_loop
+
+pytestmark = pytest.mark.xla
+
+ENV = {"PJRT_DEVICE": "CPU", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+
+
+def test_loops_on_a_device(python: str, mode: str, tmp_path: Path) -> None:
+    seen = run_loop(tmp_path, python, "xla_loops.py", mode, needs=("torch_xla",), env=ENV)
+    compare(seen, "main")
+    finish: FinishRecord = seen.finish
+    assert bool(finish.own_compiles) == (mode == "parity")
+    signatures = [s.signature for s in seen.steps("main")]
+    assert all("C(0.05)" in str(s) and str(s).startswith("B B") for s in signatures[6:])
