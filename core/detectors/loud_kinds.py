@@ -110,7 +110,7 @@ class ImportFailed(ErrorDetector):
         r"|Error building extension|Ninja is required|command not found|can't open file"
         r"|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
         r"|active drivers \(|[Tt]riton .{0,40}(?:not|requires)|\bapex\b.{0,40}(?:not|install)|_cuda' is not defined"
-        r"|Python (?:version )?>=? ?\d\.\d+ is required|requires a different Python|no kernel image is available"
+        r"|Python (?:version )?>=? ?\d\.\d+ is required|requires (?:a different )?Python|supported wheel|no kernel image is available"
         r"|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
     )
     TITLE = "a library is missing or does not fit"
@@ -151,7 +151,7 @@ class RestoreFailed(ErrorDetector):
         r"don't know how to restore data location|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
         r"|[Ww]eights[ _]only load failed|PytorchStreamReader|SafetensorError|deserializing header|InvalidHeader"
         r"|Missing key\(s\) in state_dict|[Uu]nexpected key\(s\) in state_dict|size mismatch for \S+:"
-        r"|loaded state dict (?:has|contains)|invalid (?:python )?storage|doesn't have storage|[Tt]ensors? share memory"
+        r"|loaded state dict (?:has|contains)|invalid (?:python )?storage|doesn't have storage|access (?:the )?storage|XLATensorImpl|[Tt]ensors? share memory"
         r"|Ran out of input|invalid load key|persistent[_ ]id|cannot pickle|[Cc]an't pickle|inline_container\.cc"
         r"|[Cc]heckpoint .{0,60}(?:corrupt|not found|incomplete|truncat|invalid|mismatch)|unexpected pos \d+"
         r"|(?:Failed|Unable) to (?:load|restore|save|read|write) .{0,40}(?:checkpoint|state|weights)|(?:Missing|no) shard"

@@ -137,7 +137,7 @@ def _counts_many(text: str) -> bool:
 
 
 _FILE = re.compile(
-    r"checkpoint|\bckpt\b|\bshards?\b|safetensors|\.(?:pt|pth|bin|ckpt|distcp|msgpack|npz|h5|orbax)\b|pytorch_model|\bsaved?\b|\bsaving\b|\bwrote\b|state_dict|optimizer state",
+    r"checkpoint|\bckpt\b|\bshards?\b|safetensors|\.(?:pt|pth|bin|ckpt|distcp|msgpack|npz|h5|orbax)\b|pytorch_model|\bsaved?\b|\bsaving\b|\bwrote\b|\bon disk\b|state_dict|optimizer state",
     re.IGNORECASE,
 )
 _EXPECTED = re.compile(
@@ -145,7 +145,8 @@ _EXPECTED = re.compile(
     re.IGNORECASE,
 )
 _ZERO = re.compile(
-    r"(?<![\w.])0(?:\.0+)?\s?(?:bytes|byte|[KMGT]i?B|B)\b|\bzero[- ]?(?:bytes?|length|size)|\b(?:is|are|was|were) empty\b|\bempty (?:shards?|files?|checkpoint)|size\W{1,3}0\b",
+    r"\b(?:wrote|saved|has|holds|with) 0 (?:shards|tensors|files|keys|bytes)\b"
+    r"|(?<![\w.])0(?:\.0+)?\s?(?:bytes|byte|[KMGT]i?B|B)\b|\bzero[- ]?(?:bytes?|length|size)|\b(?:is|are|was|were) empty\b|\bempty (?:shards?|files?|checkpoint)|size\W{1,3}0\b",
     re.IGNORECASE,
 )
 _LS = re.compile(
@@ -153,10 +154,10 @@ _LS = re.compile(
 )
 _WORDS = (
     "checkpoint", "ckpt", "shard", "safetensors", ".pt", ".bin", ".distcp", ".msgpack", ".npz", ".h5",
-    "orbax", "pytorch_model", "save", "saving", "wrote", "state",
+    "orbax", "pytorch_model", "save", "saving", "wrote", "state", "on disk",
 )  # fmt: skip
 _BIG_FILE = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|distcp|msgpack|npz|h5)\b|shard", re.I)
-_SMALL_BY_RIGHT = re.compile(r"memory|ram|hbm|gpu|cache|download|dataset|batch|usage|log|event|loss|free|speed|/s\b", re.I)  # fmt: skip
+_SMALL_BY_RIGHT = re.compile(r"\bmemory|\bram\b|\bhbm|gpu|cache|download|dataset|batch|usage|log|event|loss|free|speed|/s\b", re.I)  # fmt: skip
 
 
 @detector

@@ -96,7 +96,7 @@ class DevicesDisagree(OutputDetector):
                 near = (before or sides)[-1 if before else 0] if sides else None
                 if near is None or not math.isfinite(f.value):
                     continue
-                key = _SIDE.sub("", f.key).strip(" :=-()")
+                key = _SIDE.sub("", f.key).rpartition(": ")[2].strip(" :=-()")
                 side = "host" if near[1] else "device"
                 if re.search(
                     r"time|step|sec|speed|throughput|it/s|mem|util|rate|count|param|size", key

@@ -112,7 +112,10 @@ def _int(text: str) -> int:
     return int(text.replace(",", "")[:15] or 0)
 
 
-_PARAMS = re.compile(r"\b(?:params?|parameters|tensors|layer count|weights)\b", re.IGNORECASE)
+_GOES_ON = re.compile(r"^\W*(?:after|then|on|and|now)\b", re.IGNORECASE)
+_PARAMS = re.compile(
+    r"\b(?:model size|params?|parameters|tensors|layer count|weights)\b", re.IGNORECASE
+)
 _WHERE = re.compile(
     r"\b(?:before|after|on|in|to|the|cpu|xla|tpu|cuda|gpu|device|move|moving|moved|reference|migrated|original|"
     r"\.to|host|now|was|then|initial|final|model|count|number|num|total|of|all|baseline|port|expected|xla:\d|cuda:\d)\b"
@@ -178,17 +181,26 @@ class ParameterCount(OutputDetector):
     @staticmethod
     def _changed(log: LogLook) -> list[Line]:
         seen: dict[str, tuple[float, float, Row]] = {}
-        about = {x.no for x in log.having("param", "tensors", "layer count", "weights")}
+        inside, last = "", 0
+        about = {
+            x.no for x in log.having("param", "tensors", "layer count", "weights", "model size")
+        }
         for row in log.rows if about else ():
-            if row.line.no not in about or not _PARAMS.search(row.text):
+            goes_on = bool(inside) and row.line.no == last + 1 and _GOES_ON.match(row.text)
+            if not goes_on and (row.line.no not in about or not _PARAMS.search(row.text)):
                 continue
-            inside = ""
+            last = row.line.no
+            inside = inside if goes_on else ""
             for f in row.fields:
                 named = bool(_PARAMS.search(f.key)) or f.unit.lower() in ("params", "parameters")
                 label = " ".join(_WHERE.sub(" ", f.key).split())
-                if named:
-                    inside = label
-                elif not label and f.unit.lower() in _SCALE and inside:
+                if named and f.unit.lower() in _SCALE:
+                    inside = label or "params"
+                elif (
+                    not label.replace("xm send cpu data", "")
+                    and f.unit.lower() in _SCALE
+                    and inside
+                ):
                     named, label = True, inside  # ... on CPU: 110M; on TPU: 133M
                 if not named or not math.isfinite(f.value) or _BY_INTENT.search(row.text):
                     continue

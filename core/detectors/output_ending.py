@@ -50,7 +50,7 @@ _CRASH = re.compile(
 _SHELL = re.compile(
     r"^(?:\S*/)?(?:bash|sh|zsh|dash)?:? ?.{0,80}: (?:command not found|Permission denied|not found)$"
     r"|^\S*python[\d.]*: (?:can't open file|No module named|Error while finding)"
-    r"|^\S+: error: |^[Ee]rror: |^ERROR: (?:Could not|No matching|Cannot|Failed|Ignored)"
+    r"|^\S+: error: |^[Ee]rror: |^ERROR: (?:\S+ is not a supported|Could not|No matching|Cannot|Failed|Ignored)"
     r"|error: subprocess-exited-with-error|^make(?:\[\d\])?: \*\*\*|ResolutionImpossible"
     r"|has requirement .{1,80}, but you|requires .{1,80}, but you have|cannot open shared object file"
     r"|undefined symbol: |version `?GLIBC\w*_[\d.]+'? not found"

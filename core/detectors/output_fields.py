@@ -19,7 +19,7 @@ _NUMBER = re.compile(
     r"([-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)"
     r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|infinity|Infinity)(?![\w.]))"
 )
-_UNIT = re.compile(r"\s?(%|[A-Za-zµ]+(?:/[A-Za-z]+)?)(?![A-Za-z_]*\s*[=:_(])")
+_UNIT = re.compile(r"\s?(%|[A-Za-zµ]+(?:/[A-Za-z]+)?)(?![A-Za-z_]*(?:\s*[=:]|[_(]))")
 _KEY_END = re.compile(r"[|,;{}\[\]<>\"'()]")
 _TIGHT = re.compile(r"[\s\"':=>]*(?:tensor\(|array\()?[\s\[\(]*$")
 _SPACE = re.compile(r"[\s_]+")
@@ -81,19 +81,21 @@ def fields(text: str) -> tuple[Field, ...]:
         if follow and text[end : follow.start()].strip(" ") == "/":
             of, end = number(follow.group(1)), follow.end()
         unit = _UNIT.match(text, end)
-        if not key and found:
+        if found:
             between = text[found[-1].pos + len(found[-1].text) : match.start()]
             if _ARROW.match(between):
                 key = found[-1].key  # 124.4M -> 163.0M: two values of one key
-            elif main and _LIST.match(between):
-                key = main  # 8.1 (step 100), 2.2 (step 200): the same
-            elif _glued(text, found[-1], between):
+            elif not key and _glued(text, found[-1], between):
                 key = f"{found[-1].key} {found[-1].text}".strip()
+            elif not key and main and _LIST.match(between):
+                key = main  # 8.1 (step 100), 2.2 (step 200): the same
         found.append(
             Field(key, number(match[1]), match[1], unit[1] if unit else "", of, match.start())
         )
         if key and not _PLACE.search(key):
             main = key
+        elif ": " in key:
+            main = key.rpartition(": ")[0]  # "nodes: step 1 4012, step 2 8024"
         before = end
     return tuple(found)
 

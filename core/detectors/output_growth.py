@@ -71,6 +71,9 @@ _STEP_TIME = re.compile(
     r"\b(?:step|iter(?:ation)?|batch|update) ?(?:time|duration|latency)\b|\b(?:time|s|sec|seconds|ms) ?(?:/|per) ?(?:step|iter(?:ation)?|batch|it|update)\b"
     r"|^(?:avg |mean )?dt$|\bstep dt\b"
 )
+_OF_A_STEP = re.compile(
+    r"^(?:avg|mean|average|median|each|per|one|train\w*) (?:step|iter\w*|batch)(?: takes| took)?$"
+)
 _SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
 _LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
 #: A step that takes so many times as long as before is another step. Ours.
@@ -152,6 +155,8 @@ def _is_step_time(row: Row, field: Field) -> bool:
 
 @lru_cache(maxsize=2048)
 def _kind(key: str, unit: str) -> str:
+    if _OF_A_STEP.search(key) and unit in ("s", "ms", "sec", "seconds"):
+        return "time"
     if _STEP_TIME.search(key) or unit in (
         "s/it",
         "s/step",
@@ -311,7 +316,9 @@ class Stalled(OutputDetector):
         if not lines:
             return None
         evidence, at = quote(lines)
-        collective = any(_COLLECTIVE.search(line.text) for line in lines)
+        place = {line.no: i for i, line in enumerate(log.lines)}
+        near = [log.lines[max(0, place[lines[0].no] - 1)], *lines]
+        collective = any(_COLLECTIVE.search(line.text) for line in near)
         return Sighting(
             "the run stalls: no step for a long time",
             evidence,

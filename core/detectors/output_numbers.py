@@ -96,7 +96,9 @@ def _bad(_: Row, field: Field) -> bool:
 _EXTREMES = {2**63 - 1, 2**63, 2**31 - 1, 2**31, 2**64 - 1}
 _INDEX = re.compile(r"\b(?:pred(?:iction|icted)?s?|idx|index|indices|argmax|token(?: ids?)?|label|class|id|ids|target|output)\b")  # fmt: skip
 _LIMIT = re.compile(r"\b(?:max|min)\b|limit|\blen|length|seed|size|rows|budget|steps|timeout")
-_SHARE = re.compile(r"\b(?:acc(?:uracy)?|prob(?:ability)?|f1|auc|precision|recall|iou|miou|dice)\b")
+_SHARE = re.compile(
+    r"\b(?:acc(?:uracy)?|prob(?:s|ability|abilities)?|f1|auc|precision|recall|iou|miou|dice)\b"
+)
 
 
 @detector
@@ -164,7 +166,7 @@ class Saturated(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        for found in series(log, lambda key: bool(_RUNNING.search(key))):
+        for found in series(log, _adds_up, also=_is_tensor):
             tail = found.readings[-1].value
             stuck = [r for r in found.readings if r.value == tail]
             whole = math.isfinite(tail) and tail >= 256 and tail == int(tail)
@@ -183,8 +185,18 @@ class Saturated(OutputDetector):
         return None
 
 
-_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brandom\b|\brng\b|\bperm(?:utation)?\b|\bshuffle|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
-_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|draw|value|sample|idx|kept|zeros?|nonzero|state)\b|\brand(?:n|int|perm)\b|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
+def _adds_up(key: str) -> bool:
+    return bool(_RUNNING.search(key)) or key in _BARE
+
+
+def _is_tensor(row: Row, field: Field) -> bool:
+    return field.key not in _BARE or "tensor(" in row.text
+
+
+#: Words too bare to mean a running sum by themselves: of a printed tensor they do.
+_BARE = frozenset(("total", "sum", "count", "acc", "n"))
+_RANDOM = re.compile(r"drop ?out|\bmask\b|\bnoise\b|\brandom\b|\brng\b|\bperm(?:utation)?\b|\bshuffle|\brand(?:n|int|perm)\b|^rand$|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
+_OF_A_DRAW = re.compile(r"\b(?:sum|hash|mean|checksum|norm|first|crc|md5|draw|value|sample|idx|kept|zeros?|nonzero|state)\b|\brand(?:n|int|perm)\b|^rand$|\b(?:torch|np|random|jax)\.(?:random\.)?rand\w*")  # fmt: skip
 _NOT_A_DRAW = re.compile(r"\b(?:attention|attn|padding|pad|causal|key|seed|rate|p|prob|ratio|size|len|length|dim|std dev|batch|num samples|workers|ratio|level|scale|version|max|min)\b")  # fmt: skip
 
 

@@ -27,7 +27,7 @@ _CHIPS = re.compile(
     r"(?<!rank )(?<!core )(?<!device )(?<!replica )(?<!worker )(?<!process )"
     r"(?<!host )(?<!chip )(?<!ordinal )(?<!step )(?<!epoch )(?<![a-z][=:])"
     rf"\b(\d{{1,4}})[ -]?(?:x )?{_UNIT}\b"
-    rf"|\b(?:world[_ ]?size|nprocs?|num[_ ]{_UNIT}|n[_ ]?{_UNIT}|{_UNITS}|dp|ws)\s?[=:]\s?(\d{{1,4}})\b"
+    rf"|\b(?:world[_ ]?size|nprocs?|num[_ ]{_UNIT}|n[_ ]?{_UNIT}|{_UNITS}|dp|ws)\s?[=:]?\s?(\d{{1,4}})\b"
     rf"|\b(single|one)[ -]?{_UNIT}\b|\b(multi(?:ple)?|all|eight|four|two|many)[ -]?{_UNIT}\b"
     r"|\bv\d[ep]?-(\d{1,4})\b",
     re.IGNORECASE,
@@ -78,9 +78,13 @@ def _by_chips(line: Line) -> list[tuple[int, Field]]:
 _POSITION = re.compile(r"(?:^|\W)(?:step|epoch|iter\w*|batch|global batch|size|seed)$")
 
 
+_ALONE = re.compile(rf"\b(?:{_UNIT}|world size)\b")
+
+
 def _core(key: str) -> str:
     """A key without the words that say on how many chips: what may be compared."""
-    return re.sub(r"\s+", " ", _CHIPS.sub(" ", key)).strip(" -:")
+    key = _ALONE.sub("", _CHIPS.sub(" ", key))
+    return re.sub(r"\s+", " ", key).strip(" -:")
 
 
 _LOCAL = re.compile(r"\b(?:local|per[- ](?:replica|core|chip|device)|before (?:the )?(?:all[- ]?)?reduc|unreduced)\b")  # fmt: skip
@@ -130,7 +134,8 @@ _REPLICA = re.compile(
 )
 _IDENTITY = re.compile(
     r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha\w*|digest|norm|sum|fingerprint)"
-    r"|(?:hash|checksum|digest|fingerprint)\b.{0,24}(?:param|weight|model|state)",
+    r"|(?:hash|checksum|digest|fingerprint)\b.{0,24}(?:param|weight|model|state)"
+    r"|\b(?:sum|norm|mean|l2)[\s(|]{0,3}(?:w|p|theta|weights?|params?)\b",
     re.IGNORECASE,
 )
 _HEX = re.compile(r"(?:hash|checksum|crc|md5|sha\w*|digest|fingerprint)\w*\W{1,4}(?:0x)?([0-9a-f]{6,64})\b", re.I)  # fmt: skip

@@ -255,7 +255,7 @@ class AtChance(OutputDetector):
     @staticmethod
     def _evaluations(log: LogLook) -> tuple[Series, str] | None:
         for found in evaluations(log):
-            if not is_loss(found.key) or not found.finite or found.precision > 0.01:
+            if not is_loss(found.key) or not found.finite or found.precision > 0.01 or found.same:
                 continue
             k = chance_of(found.values[0])
             steady = k and found.spread <= 0.003 and all(chance_of(v) == k for v in found.values)

@@ -83,7 +83,7 @@ SILENT: dict[str, tuple[str, str, str]] = {
     "grown and killed": ("\n".join(f"iter {i} mem {900 * 2**i} MB" for i in range(5)) + "\nKilled", "C4", "rss_slope"),
     "slower after loading": ("step time 410 ms (before)\nstep time 1630 ms (after resume)", "C4", "step_time_regression"),
     "slower and slower": ("\n".join(f"step {i * 10} loss {2.3 - 0.01 * i:.2f} step_time {0.2 * 1.15**i:.3f}s" for i in range(18)), "C4", "step_time_regression"),
-    "hangs": ("step 0 loss 2.31\nxm.rendezvous('save')\n[hangs here, no output for 40 min]", "C4", "stall"),
+    "hangs": ("step 0 loss 2.31\nxm.rendezvous('save')\n[hangs here, no output for 40 min]", "C3", "stall"),
     "bar that stands": ("Training:   0%|          | 0/310 [52:10<?, ?it/s]", "C4", "stall"),
     "waits": ("E0501 watchdog: no progress for 1800 s, still waiting at step 17", "C4", "stall"),
     # C5: operators
