@@ -16,10 +16,10 @@ PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test screenshots lock bench clean
+.PHONY: help demo test probe-matrix screenshots lock bench clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 22
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 	@echo
 	@echo "  The first demo or test: $(DOWNLOAD)."
 	@echo "  PYTHON=python3.11 chooses the Python that .venv is made with (3.10 to 3.13)."
@@ -32,6 +32,10 @@ test: $(STAMP_TEST) ## lint, format check, type check and every test, torch_xla 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# Says first what it downloads; MATRIX_ARGS="--list" only says it, "--only py38-torch1.13" makes one.
+probe-matrix: $(STAMP_TEST) ## the probe's loop tests in other Pythons and torch versions (.venv-matrix/, 27 GB)
+	$(BIN)/python tests/matrix/make_environments.py $(MATRIX_ARGS)
 
 screenshots: $(STAMP_DEMO) ## redraw screenshots/*.svg from a demo session of the real app
 	$(BIN)/python pilotage.py screenshots screenshots
