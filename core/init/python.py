@@ -46,8 +46,8 @@ def find_pythons(root: Path, named: str = "") -> list[Interpreter]:
     likeliest is the first that has torch.
     """
     if named:
-        path = Path(shutil.which(named) or named).expanduser().absolute()
-        return [ask(str(path), "--python")]
+        own = Path(shutil.which(named) or named).expanduser().absolute()
+        return [ask(str(own), "--python")]
     found: list[Interpreter] = []
     seen: set[str] = set()
     for path, source in _candidates(root, os.environ):

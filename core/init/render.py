@@ -266,9 +266,10 @@ class Draft:
 
     def _recorder(self) -> None:
         self._section("recorder")
-        self._lines.append(
-            "# run_limit_s = 3600  # a run that takes longer is stopped; 0: no limit"
-        )
+        self._lines += [
+            "# run_limit_s = 3600     # a run that takes longer is stopped; 0: no limit",
+            '# hang_action = "stop"   # a run that gives no sign of life for hang_s = 900 seconds',
+        ]
 
 
 def _pjrt() -> dict[str, str]:
