@@ -19,12 +19,29 @@ from core.detectors.base import (
 from core.detectors.lazy import number_of, scaled, unbounded
 from core.detectors.reference import reference
 
+#: The last steps in which a value that is read now and then is looked for.
+SPARSE_STEPS = 5_000
 _LOW = {"bfloat16": "bfloat16 keeps 8 bits", "float16": "float16 keeps 11 bits"}
 
 
 def steps_of(at: Look) -> list[JSON]:
     """The first and the last steps, each once."""
     return at.first + [s for s in at.last if number_of(s) > FIRST_STEPS]
+
+
+def readings(at: Look, field: str) -> list[float]:
+    """The values of a field that were read in the first and last steps, wherever they are.
+
+    On a lazy device a loss is known only where the program reads it, perhaps every fiftieth step.
+    """
+    who, every = view.trainer(at.run), at.run.steps
+    part = every[:FIRST_STEPS] + every[max(FIRST_STEPS, len(every) - SPARSE_STEPS) :]
+    return [
+        value
+        for step in part
+        if (value := view.number(step.get(field))) is not None
+        and (step.get("pid"), step.get("tid")) == who
+    ]
 
 
 def low_precision(at: Look) -> str:
@@ -104,7 +121,7 @@ class LossConstant(Detector):
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
         least = self.LOW_READINGS if low_precision(at) else MIN_STEPS
-        losses = [v for s in steps_of(at) if (v := view.number(s.get("loss"))) is not None]
+        losses = readings(at, "loss")
         if len(losses) < least or not math.isfinite(losses[0]) or len(set(losses)) > 1:
             return None
         return Sighting(

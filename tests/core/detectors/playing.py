@@ -54,6 +54,11 @@ class Played:
         return self.scene.state.runs[self.run_id]
 
     @property
+    def now(self) -> dict[str, FindingOpened]:
+        """What the detectors see of the run when all of it is on record."""
+        return {f.detector: f for f in detect(self.scene.state, self.run_id)}
+
+    @property
     def seen(self) -> set[tuple[str, str]]:
         """Name and category of each finding."""
         return {(f.detector, f.category) for f in self.opened.values()}

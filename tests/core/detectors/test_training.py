@@ -78,6 +78,12 @@ def test_a_loss_that_ends_constant_is_convergence() -> None:
         assert attempt(ends, count=count) == {}
 
 
+def test_a_loss_that_is_read_now_and_then_is_constant_too() -> None:
+    now_and_then = each(loss=lambda s: 0.5 if s["n"] % 50 == 0 else None)
+    assert attempt(now_and_then, count=450) == {}
+    assert set(attempt(now_and_then, count=500)) == {"loss_constant"}
+
+
 def test_a_loss_of_few_digits_needs_more_readings() -> None:
     def low(steps: list[JSON], signals: list[JSON]) -> None:
         each(loss=1.5)(steps, signals)
