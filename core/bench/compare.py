@@ -35,11 +35,23 @@ def plan(pairs: int, seed: int) -> list[bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Step times in seconds of two neighbouring blocks, one without and one with the probe."""
+class Times:
+    """What each step of a block took: seconds, and processor seconds of the whole process."""
 
-    off: tuple[float, ...]
-    on: tuple[float, ...]
+    wall: tuple[float, ...]
+    processor: tuple[float, ...]
+
+    def without_first(self) -> Times:
+        """The same without the first step."""
+        return Times(self.wall[1:], self.processor[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two neighbouring blocks, one without the probe and one with it."""
+
+    off: Times
+    on: Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,8 @@ class Comparison:
     """Median step times in seconds, their ratio on / off, and its bootstrap interval.
 
     ``paired`` is the median of the ratios within pairs: less exact, but deaf to slow drift.
+    ``processor`` is the ratio of the medians of processor time: neighbours hardly change it, and
+    a thread that waits for a device has no part in it.
     """
 
     off_s: float
@@ -55,6 +69,7 @@ class Comparison:
     low: float
     high: float
     paired: float
+    processor: float
     steps: int
 
 
@@ -66,6 +81,8 @@ def compare(pairs: Sequence[Pair], seed: int = 0) -> Comparison:
     Raises ValueError without a step on either side.
     """
     off, on = _medians(pairs)
+    used_off = statistics.median(time for pair in pairs for time in pair.off.processor)
+    used_on = statistics.median(time for pair in pairs for time in pair.on.processor)
     rng = random.Random(seed)
     ratios = []
     for _ in range(RESAMPLES):
@@ -80,14 +97,17 @@ def compare(pairs: Sequence[Pair], seed: int = 0) -> Comparison:
         ratio=on / off,
         low=ratios[edge],
         high=ratios[-edge - 1],
-        paired=statistics.median(statistics.median(p.on) / statistics.median(p.off) for p in pairs),
-        steps=sum(len(p.on) for p in pairs),
+        paired=statistics.median(
+            statistics.median(p.on.wall) / statistics.median(p.off.wall) for p in pairs
+        ),
+        processor=used_on / used_off,
+        steps=sum(len(p.on.wall) for p in pairs),
     )
 
 
 def _medians(pairs: Sequence[Pair]) -> tuple[float, float]:
-    off = [time for pair in pairs for time in pair.off]
-    on = [time for pair in pairs for time in pair.on]
+    off = [time for pair in pairs for time in pair.off.wall]
+    on = [time for pair in pairs for time in pair.on.wall]
     if not off or not on:
         raise ValueError("no step was measured")
     return statistics.median(off), statistics.median(on)

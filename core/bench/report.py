@@ -42,6 +42,7 @@ def _case(case: Case) -> dict[str, Any]:
         "on_ms": None if found is None else round(found.on_s * 1e3, 4),
         "ratio": None if found is None else round(found.ratio, 5),
         "interval": None if found is None else [round(found.low, 5), round(found.high, 5)],
+        "processor_ratio": None if found is None else round(found.processor, 5),
         "paired_ratio": None if found is None else round(found.paired, 5),
         "added": case.added,
     }
@@ -49,9 +50,7 @@ def _case(case: Case) -> dict[str, Any]:
 
 def describe(report: Report) -> str:
     """The table, the reasons of what does not pass, and the answer."""
-    lines = [
-        _line("device", "model", "steps", "off ms", "on ms", "ratio", "95 % interval", "added")
-    ]
+    lines = [_line("device", "model", "off ms", "on ms", "ratio", "95 % interval", "CPU", "added")]
     lines[0] += "state"
     lines += [_row(case) for case in report.cases]
     lines.append("")
@@ -63,8 +62,9 @@ def describe(report: Report) -> str:
         lines += _wrap(f"{device} {', '.join(models)}: {reason}", "  ")
     lines += _wrap(
         f"Median step time with the probe and without, in turns; {LIMIT:g} times as long at most, "
-        f"for steps of {LONG_STEP_S * 1e3:.0f} ms or more. Added: compilations, executions, "
-        "transfers, scalar reads and fallbacks by XLA's own counters."
+        f"for steps of {LONG_STEP_S * 1e3:.0f} ms or more. CPU: the ratio of processor time, which "
+        "neighbours hardly change; it is not judged. Added: compilations, executions, transfers, "
+        "scalar reads and fallbacks by XLA's own counters."
     )
     if any(_unclear(case) for case in report.cases):
         lines += _wrap(
@@ -81,7 +81,7 @@ def describe(report: Report) -> str:
 
 
 def _line(*cells: str) -> str:
-    widths = zip(cells, ("<7", "<12", ">6", ">8", ">8", ">7", ">16", ">6"), strict=True)
+    widths = zip(cells, ("<7", "<12", ">8", ">8", ">7", ">16", ">7", ">6"), strict=True)
     return "".join(f"{cell:{width}}" for cell, width in widths) + "  "
 
 
@@ -91,11 +91,11 @@ def _row(case: Case) -> str:
     if found is not None:
         count = "-" if case.added is None else str(sum(abs(n) for n in case.added.values()))
         cells = [
-            str(found.steps),
             f"{found.off_s * 1e3:.2f}",
             f"{found.on_s * 1e3:.2f}",
             f"{found.ratio:.3f}",
             f"{found.low:.3f} to {found.high:.3f}",
+            f"{found.processor:.3f}",
             count,
         ]
     return _line(case.device, case.model, *cells) + case.verdict.state

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from core.bench.compare import Times
 from core.errors import PilotageError
 from core.runs import environment, probe_setup
 from core.runs.records import FinishRecord, ProbeErrorRecord, Record, StepRecord
@@ -62,6 +63,7 @@ class Worker:
         self, python: str, device: str, directory: Path, *, probe: bool, counting: bool = False
     ) -> None:
         self.name = f"{device}, probe {'on' if probe else 'off'}"
+        self.device = device
         self.directory = directory
         self.probe = probe
         self.made = 0  # steps made, and those of them with the probe's hooks in place
@@ -129,8 +131,8 @@ class Worker:
         found = self._ask("make", model=model, size=size, depth=depth, batch=batch)
         return {name: int(found[name]) for name in ("tensors", "parameters")}
 
-    def run(self, steps: int, *, watched: bool | None = None) -> tuple[float, ...]:
-        """Make steps; the time of each in seconds.
+    def run(self, steps: int, *, watched: bool | None = None) -> Times:
+        """Make steps; what each took.
 
         ``watched`` (in a process with the probe): whether the probe's hooks are in place during
         these steps; None leaves them alone. A process without the probe has nothing to switch.
@@ -144,7 +146,10 @@ class Worker:
             )
         self.made += steps
         self.watched += steps if watched is not False else 0
-        return tuple(float(value) for value in found["seconds"])
+        return Times(
+            tuple(float(value) for value in found["seconds"]),
+            tuple(float(value) for value in found["processor"]),
+        )
 
     def counters(self) -> dict[str, int] | None:
         """Totals of the process by XLA's own counters; None where there are none."""

@@ -189,15 +189,19 @@ class Training:
             self.loss = loss.item()
 
     def run(self, steps, wait):
-        """Times of that many steps in seconds; what is still under way at the end is waited for."""
-        times = []
+        """(seconds, processor seconds of all threads) of each of that many steps.
+
+        What is still under way at the end is waited for.
+        """
+        times, processor = [], []
         for _ in range(steps):
-            since = time.perf_counter()
+            used, since = time.process_time(), time.perf_counter()
             self.step()
             times.append(time.perf_counter() - since)
+            processor.append(time.process_time() - used)
         if wait is not None:
             wait()
-        return times
+        return times, processor
 
 
 def counters(metrics):
@@ -264,8 +268,8 @@ def main():
                 switch = switch or Switch()
                 switch.turn(command["watched"])
             places = None if switch is None else len(switch.attributes) + len(switch.hooks)
-            times = training.run(command["steps"], wait)
-            answer({"seconds": times, "loss": training.loss, "places": places})
+            times, processor = training.run(command["steps"], wait)
+            answer({"seconds": times, "processor": processor, "places": places})
         elif command["do"] == "counters":
             answer({"counters": counters(metrics)})
         elif command["do"] == "end":

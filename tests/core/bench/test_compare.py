@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.bench import compare
-from core.bench.compare import Comparison, Pair, Verdict
+from core.bench.compare import Comparison, Pair, Times, Verdict
 from core.bench.probe import MAX_BATCH, TARGET_S, next_batch
+
+
+def times(*wall: float) -> Times:
+    """Steps that used half of their time on a processor."""
+    return Times(wall, tuple(value / 2 for value in wall))
 
 
 def pairs(off: float, on: float, *, noise: float = 0.0, blocks: int = 30) -> list[Pair]:
@@ -21,15 +26,15 @@ def pairs(off: float, on: float, *, noise: float = 0.0, blocks: int = 30) -> lis
         slow = 1 + noise * rng.random()
         made.append(
             Pair(
-                off=tuple(off * slow * (1 + 0.01 * rng.random()) for _ in range(9)),
-                on=tuple(on * slow * (1 + 0.01 * rng.random()) for _ in range(9)),
+                off=times(*(off * slow * (1 + 0.01 * rng.random()) for _ in range(9))),
+                on=times(*(on * slow * (1 + 0.01 * rng.random()) for _ in range(9))),
             )
         )
     return made
 
 
 def found(off_s: float, ratio: float) -> Comparison:
-    return Comparison(off_s, off_s * ratio, ratio, ratio, ratio, ratio, 100)
+    return Comparison(off_s, off_s * ratio, ratio, ratio, ratio, ratio, ratio, 100)
 
 
 # --- order -----------------------------------------------------------------------------------
@@ -55,8 +60,10 @@ def test_neither_kind_always_goes_first() -> None:
 def test_steps_that_all_take_the_same_give_the_ratio_and_no_spread(
     off: float, ratio: float, blocks: int, steps: int
 ) -> None:
-    seen = compare.compare([Pair((off,) * steps, (off * ratio,) * steps)] * blocks)
-    assert (seen.ratio, seen.low, seen.high, seen.paired) == pytest.approx((ratio,) * 4)
+    pair = Pair(times(*[off] * steps), times(*[off * ratio] * steps))
+    seen = compare.compare([pair] * blocks)
+    ratios = (seen.ratio, seen.low, seen.high, seen.paired, seen.processor)
+    assert ratios == pytest.approx((ratio,) * 5)
     assert (seen.off_s, seen.on_s, seen.steps) == (off, off * ratio, blocks * steps)
 
 
@@ -73,7 +80,7 @@ def test_more_blocks_make_the_interval_narrower() -> None:
     assert many.high - many.low < few.high - few.low
 
 
-@pytest.mark.parametrize("none", [[], [Pair((), (0.1,))], [Pair((0.1,), ())]])
+@pytest.mark.parametrize("none", [[], [Pair(times(), times(0.1))], [Pair(times(0.1), times())]])
 def test_nothing_measured_is_no_ratio(none: list[Pair]) -> None:
     with pytest.raises(ValueError, match="no step was measured"):
         compare.compare(none)

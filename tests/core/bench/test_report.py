@@ -12,7 +12,7 @@ from core.bench.probe import Case, Report
 from core.bench.worker import check_records, own_ms
 from core.runs.records import FinishRecord, ProbeErrorRecord, Record, StepRecord
 
-FINE = Comparison(0.025, 0.02525, 1.01, 0.99, 1.03, 1.011, 270)
+FINE = Comparison(0.025, 0.02525, 1.01, 0.99, 1.03, 1.011, 1.012, 270)
 ADDED = {"compiles": 0, "transfers_from": 0}
 
 
@@ -68,6 +68,7 @@ def test_the_object_has_every_number() -> None:
                 "ratio": 1.01,
                 "interval": [0.99, 1.03],
                 "paired_ratio": 1.011,
+                "processor_ratio": 1.012,
                 "added": ADDED,
             }
         ],
@@ -79,10 +80,10 @@ def test_the_table_fits_80_columns_and_says_why() -> None:
     text = reporting.describe(made(case(), case("fail", "a step " + "takes longer " * 20), nothing))
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split()[:5] == ["device", "model", "steps", "off", "ms"]
+    assert lines[0].split()[:5] == ["device", "model", "off", "ms", "on"]
     assert lines[1].split() == [
-        *("xla", "transformer", "270", "25.00", "25.25", "1.010"),
-        *("0.990", "to", "1.030", "0", "pass"),
+        *("xla", "transformer", "25.00", "25.25", "1.010"),
+        *("0.990", "to", "1.030", "1.012", "0", "pass"),
     ]
     assert lines[3].split() == ["xla", "cnn", *"------", "not", "run"]
     assert "  xla cnn: The Python of the runs has no torch_xla." in lines
