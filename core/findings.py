@@ -82,14 +82,15 @@ def _in_output(at: Look, known: set[str]) -> list[FindingOpened]:
     """What the output alone shows beyond what is known: a fault seen by two means is one finding.
 
     The probe's finding is the more exact one and stays: that of the same name, and those that
-    the output detector names in ``SAME_FAULT``.
+    the output detector names in ``SAME_FAULT``. What the output only makes one suspect is not
+    opened: in a session the probe and the checks measure it.
     """
     seen: ranking.Found = []
     for detector in ranking.output_detectors():
         if detector.NAME in known or known.intersection(detector.SAME_FAULT):
             continue
         sighting = detector.look(at)
-        if sighting is not None:
+        if sighting is not None and not ranking.suspected(sighting):
             seen.append((detector, sighting))
     return [_opened(at.run.run_id, d, s) for d, s in ranking.ranked(seen, at.log)] if seen else []
 

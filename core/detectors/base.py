@@ -90,6 +90,7 @@ class Look:
             [Line(no + 1, line.text[:MAX_CHARS], line.stream) for no, line in kept],
             cwd=self.run.started.cwd,
             chars=READ_CHARS,
+            running=self.run.ended is None,
         )
 
     @cached_property

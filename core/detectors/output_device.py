@@ -55,7 +55,7 @@ class PjrtOnCpu(_OfTpu):
 _NO_ACCELERATOR = re.compile(
     r"No (?:GPU/TPU|GPU or TPU|TPU/GPU|TPUs?|GPUs?|accelerators?|XLA devices?|NeuronCores?|CUDA devices?)\b.{0,60}"
     r"(?:found|available|detected|visible).{0,60}(?:fall(?:ing)? ?back|using|continu|default|run(?:ning)?|training|proceed)"
-    r"|(?:fall(?:s|ing)? ?back|fell back|defaulting|reverting|switching) (?:back )?(?:to|on(?:to)?) (?:the )?(?:host )?CPU\b(?!.{0,40}(?:op|kernel|implementation))"
+    r"|(?:will fall back|falls back|falling ?back|fell back|defaulting|reverting|switching) (?:back )?(?:to|on(?:to)?) (?:the )?(?:host )?CPU\b(?!.{0,40}(?:op|kernel|implementation))"
     r"|(?:running|training|continu(?:es|ing)|proceeding) (?:only )?on (?:the )?(?:host )?CPU (?:instead|only|because|as no|since no)"
     r"|Unable to initialize backend '?(?:tpu|cuda|axon|neuron)'?"
     r"|(?:CUDA|cuda|GPU|TPU) (?:is |was )?(?:not available|unavailable|not found|not detected)[,.;:]? .{0,40}(?:using|fall|default|continu|running|training)\w*.{0,20}\bcpu\b"

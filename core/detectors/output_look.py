@@ -63,13 +63,17 @@ class Reading:
 class LogLook:
     """Lines of output, in order; in a long log not all of them, but each with its number."""
 
-    def __init__(self, lines: Sequence[Line], cwd: str = "", chars: int = MAX_TEXT) -> None:
+    def __init__(
+        self, lines: Sequence[Line], cwd: str = "", chars: int = MAX_TEXT, running: bool = False
+    ) -> None:
         size = sum(len(line.text) for line in lines)
         if size > chars and lines:
             cut = max(SHORTEST, chars // len(lines))
             lines = [Line(x.no, x.text[:cut], x.stream) for x in lines]
         self.lines = lines
         self.cwd = cwd
+        #: Whether more lines are to come: what the last ones show may be over soon.
+        self.running = running
 
     @cached_property
     def rows(self) -> list[Row]:

@@ -52,7 +52,10 @@ class NotANumber(OutputDetector):
         """See :meth:`OutputDetector.read`."""
         if not log.having("nan", "inf"):
             return None
-        bad = [r.row.line for r in log.readings(_is_number_of_training, _bad)]
+        found = log.readings(_is_number_of_training, _bad)
+        if log.running and len(found) < 3 and not any(is_loss(r.field.key) for r in found):
+            found = []  # the next step may be finite again
+        bad = [r.row.line for r in found]
         good_again = self._recovers(log)
         said = [
             line

@@ -25,6 +25,8 @@ _RESUMED = re.compile(
     r"(?:the )?(?:checkpoint|optimizer|state))", re.IGNORECASE
 )  # fmt: skip
 _WARMUP = 1e-7
+#: Readings of a run that goes on before its loss is called flat. Ours.
+MIN_RUNNING = 20
 
 
 def losses(log: LogLook) -> list[Series]:
@@ -83,7 +85,9 @@ class LossDoesNotMove(OutputDetector):
                 threshold="an update, a gradient or a change of exactly 0, every time",
                 at=at,
             )
-        flat = [s for s in losses(log) if is_flat(s)]
+        # While a run goes on, its first readings may be those of a warm-up.
+        least = MIN_RUNNING if log.running else 2
+        flat = [s for s in losses(log) if is_flat(s) and len(s.readings) >= least]
         moving = [s for s in losses(log) if not is_flat(s) and len(s.readings) >= 3 and s.finite]
         if not flat or (moving and len(moving) >= len(flat)) or _warming_up(log):
             return None

@@ -146,6 +146,25 @@ def test_a_printed_number_is_not_asked_where_the_probe_has_read_it() -> None:
     assert live(steps, *flat) == ["params_unchanged"]
 
 
+def test_what_is_only_suspected_is_not_opened_in_a_session() -> None:
+    steps = step_records(40, xla=True)
+    for step in steps:
+        step.pop("loss")
+    few = [f"step {i * 10} loss 2.3026" for i in range(3)]
+    assert live(steps, *few) == []
+    assert names("\n".join(few)) == ["params_unchanged"]
+
+
+def test_a_run_that_goes_on_is_given_time() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start()
+    scene.output(run_id, *(f"step {i * 10} loss 2.3026 grad_norm 0.3" for i in range(8)))
+    scene.output(run_id, "step 80 grad_norm nan")
+    assert detect(scene.state, run_id) == []
+    scene.output(run_id, *(f"step {i * 10} loss 2.3026 grad_norm nan" for i in range(9, 25)))
+    assert [f.detector for f in detect(scene.state, run_id)] == ["nan", "params_unchanged"]
+
+
 def test_the_output_of_a_live_run_shows_what_no_probe_sees() -> None:
     line = "UserWarning: Found missing adapter keys: ['base_model.model.layers.0.lora_A.weight']"
     scene = Scene().references().snapshot("t1")
