@@ -99,9 +99,15 @@ def _candidates(listing: Listing, scripts: Scripts) -> Iterator[Entry]:
                 yield from _setup_cfg(text, path)
     python = [f for f in by_depth if f.endswith(".py")][:MAX_SCRIPTS]
     for path in python:
+        # Parsing all of a large project takes long.
+        if not path.endswith("__main__.py") and not _MAY_START.search(listing.text(path) or ""):
+            continue
         script = scripts.get(path)
         if script is not None and script.main:
             yield _of_main(script)
+
+
+_MAY_START = re.compile(r"__main__|parse_args|\.backward\(|\.fit\(|\.train\(")
 
 
 def _of_main(script: Script) -> Entry:

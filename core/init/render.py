@@ -39,6 +39,8 @@ class Draft:
                 "[reference] and [target] command: no way to start a training was found."
             )
             self.reference.text, self.target.text = "python train.py", "python train.py"
+        elif entry.script and "it trains +40" not in entry.why:
+            self.reference.edits.append(f"no training was seen in what {entry.script} starts")
         self.edits += [f"[reference] and [target] command: {e}." for e in self.reference.edits]
         if not project.metrics:
             self.edits.append("[metric]: no line that prints a metric was found, and L3 needs one.")

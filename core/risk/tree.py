@@ -42,6 +42,7 @@ class Listing:
     notes: list[str] = field(default_factory=list)
     read: int = 0
     _told: set[str] = field(default_factory=set)
+    _counted: set[str] = field(default_factory=set)
 
     def named(self, *suffixes: str) -> list[str]:
         """The files whose name ends so, in lower case."""
@@ -76,11 +77,13 @@ class Listing:
                 size = info.st_size / 1e6
                 self._note(path, f"{path} has {size:.1f} MB, over 2 MB; it was not read.")
                 return None
-            if self.read + info.st_size > MAX_TOTAL_BYTES:
+            if path not in self._counted and self.read + info.st_size > MAX_TOTAL_BYTES:
                 self._note("", "Over 200 MB of source: the rest was not read.")
                 return None
             data = file.read(MAX_BYTES + 1)
-        self.read += len(data)
+        if path not in self._counted:
+            self._counted.add(path)
+            self.read += len(data)
         return data
 
     def _note(self, path: str, sentence: str) -> None:

@@ -139,6 +139,13 @@ def test_a_project_without_anything_gives_a_file_that_says_what_to_edit(tmp_path
     assert load(tmp_path).reference.command == "python train.py"
 
 
+def test_a_command_in_which_no_training_was_seen_is_for_an_edit(tmp_path: Path) -> None:
+    write(tmp_path, {"serve.py": "import torch\nif __name__ == '__main__':\n    pass\n"})
+    done = _init(tmp_path)
+    assert "no training was seen in what serve.py starts" in " ".join(done.output.split())
+    assert "# EDIT: no training was seen" in (tmp_path / "pilotage.toml").read_text()
+
+
 def test_names_of_a_stranger_reach_neither_the_terminal_nor_the_file(tmp_path: Path) -> None:
     name = 'tr"ain\x1b[2J\\.py'
     root = write(tmp_path / 'pro"j\\ect', {name: TRAINS + 'print("acc\x1b[31m:", acc)\n'})
