@@ -305,7 +305,7 @@ def _reads(step: JSON) -> float:
 
 def scaled(step: JSON) -> bool:
     """Whether a GradScaler scaled the step's loss; it reads back whether to skip the step."""
-    return "scaled" in str(step.get("loss_source"))
+    return step.get("scaler") is True or "scaled" in str(step.get("loss_source"))
 
 
 @detector

@@ -19,7 +19,7 @@ from core.detectors.base import Look
 MAX_REPORTS, MAX_PLACES = 50, 2
 _FRAME = re.compile(r"(?P<name>.{1,200}) \((?P<file>.{1,400}):(?P<line>\d{1,7})\)")
 #: Frames of the library and of the probe say how, not where.
-_OURS = ("/torch_xla/", "/torch/", "pilotage_probe")
+_OURS = ("/torch_xla/", "/torch/", "pilotage_probe", "<pilotage probe")
 
 
 def reports(at: Look, *, reads: bool | None = None) -> list[JSON]:

@@ -270,6 +270,7 @@ class StepRecord(Record):
     of them, which ``optimizer_id`` (1, 2, ... in the order of their first steps in the thread)
     tells apart. Of an optimizer that wraps another only the outer counts. A step that a
     GradScaler skipped is none: ``skipped`` is how many it skipped since the step before.
+    ``scaler``: one multiplied the loss, whether that was read or not.
 
     ``signature`` is the order of backward ``B``, clip ``C(max)``, ``C(max,norm type)`` or
     ``CV(value)``, reduce ``R`` (several in a row once), change of the gradients by hand ``H``
@@ -311,6 +312,7 @@ class StepRecord(Record):
     backwards: int | None = _field(_count)
     closures: int | None = _field(_count)
     skipped: int | None = _field(_count)
+    scaler: bool | None = _field(_flag)
     grad_norm: float | None = _field(_number)
     grad_norm_source: str | None = _field(_text)
     grad_norm_after: float | None = _field(_number)

@@ -104,6 +104,7 @@ def _write(cycle, fields, read):
         backwards=sum(loss.scaled != "autograd.grad" for loss in counted),
         closures=cycle.closures,
         skipped=cycle.skipped,
+        scaler=any(loss.scaled in ("scaled", "unscaled") for loss in counted) or None,
         grad_norm=grad_norm,
         grad_norm_source=grad_source,
         grad_norm_after=cycle.grads_after,
