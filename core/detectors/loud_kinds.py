@@ -130,7 +130,7 @@ class RuntimeMissing(ErrorDetector):
         r"Unable to initialize backend|TPU (?:platform |backend )?initialization failed|No TPU (?:devices|found|detected|platform)"
         r"|Missing XLA configuration|Failed to (?:get|find) .{0,40}(?:TPU|topology|metadata)|TPU_\w+ .{0,30}(?:not set|missing|invalid)"
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|[Cc]ould not (?:find|open|load) .{0,30}libtpu"
-        r"|TPU.{0,30} (?:was|were|is|are) not found|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
+        r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
         r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type"
     )

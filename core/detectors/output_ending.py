@@ -21,6 +21,9 @@ _PREFIX = re.compile(
     r"^(?:\[?(?:rank|default)\s?\d+\]?:\s?|\([A-Za-z_]\w* (?:pid|rank)=\d+[^)]{0,60}\)\s|\[\d{1,4}\]:\s?"
     r"|\d+:\s(?=Traceback|\s+File|[A-Z]\w+Error)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,10}\s(?=Traceback|\s*File \"|\s{2,}|(?:\w+\.)*[A-Z]\w+(?:Error|Exception)\b)"
+    r"|>{1,3}\s|\s{1,12}(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception): )|\S{1,120}\.py:\d{1,6}:\s(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception):)"
+    r"|.{0,80}?\b(?:ERROR|CRITICAL|FATAL)\b.{0,60}?(?=\b(?:\w+\.)*[A-Z]\w*(?:Error|Exception): )"
+    r"|[A-Za-z_][\w.]{0,60}: (?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception): )"
     r"|E\s{3,7}(?=[A-Za-z_.]+(?:Error|Exception)\b))"
 )
 _EXCEPTION = re.compile(
@@ -40,7 +43,7 @@ _STATUS = re.compile(
 _FATAL = re.compile(
     r"^F\d{4} \d\d:\d\d|^F\d{4,8} .{0,60}\]|\bCheck fail(?:ed|ure): |\bCheck failure\b|^terminate called"
     r"|what\(\):|^#?\s*Fatal Python error|std::bad_alloc|^\[?ERROR\]? .{0,40}terminated"
-    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^CRITICAL[ :]"
+    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|^CRITICAL[ :]"
 )
 _CRASH = re.compile(
     r"Segmentation fault|\bSIG(?:SEGV|ABRT|BUS|FPE|ILL)\b|\bAborted(?:\s*\(core dumped\)|$)|core dumped"
@@ -51,6 +54,7 @@ _SHELL = re.compile(
     r"^(?:\S*/)?(?:bash|sh|zsh|dash)?:? ?.{0,80}: (?:command not found|Permission denied|not found)$"
     r"|^\S*python[\d.]*: (?:can't open file|No module named|Error while finding)"
     r"|^\S+: error: |^[Ee]rror: |^ERROR: (?:\S+ is not a supported|Could not|No matching|Cannot|Failed|Ignored)"
+    r"|^\[?(?:ERROR|FATAL|CRITICAL)\b.{0,200}\b(?:abort|exit|quit|terminat)(?:ing|ed|s)?\b"
     r"|error: subprocess-exited-with-error|^make(?:\[\d\])?: \*\*\*|ResolutionImpossible"
     r"|has requirement .{1,80}, but you|requires .{1,80}, but you have|cannot open shared object file"
     r"|undefined symbol: |version `?GLIBC\w*_[\d.]+'? not found"
@@ -64,6 +68,10 @@ _KILLED = re.compile(
     r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|^\[\d+\]\s+[-+]?\s*\d+ (?:killed|Killed)\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
     r"|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
     r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b"
+)
+#: Ended from outside, by a person, a scheduler or a time limit.
+_STOPPED = re.compile(
+    r"DUE TO TIME LIMIT|DUE TO PREEMPTION|\bCANCELLED AT\b|^Terminated$|\b(?:[Rr]eceived|by) (?:signal )?SIGTERM\b|\bgot SIGTERM\b"
 )
 #: What a launcher says when something it started failed: it has no words for the cause.
 _WRAPPER = re.compile(
@@ -191,6 +199,8 @@ def _mark(lines: list[str], i: int, cwd: str) -> _Mark | None:
     found = _EXCEPTION.match(text)
     if found and _is_exception(found[1], found[2]):
         return _said(lines, i, i, found[1])
+    if _STOPPED.search(text):
+        return _Mark(i, i + 1, "interrupted", text)
     if _KILLED.search(text) and not _WARNED.search(text):
         return _Mark(i, i + 1, "killed", text)
     if _WARNED.search(text):
