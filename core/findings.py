@@ -43,13 +43,13 @@ def every_detector() -> list[Detector]:
 def detectors_for(run: Run) -> list[Detector]:
     """The detectors of errors and of probe records that apply to a run.
 
-    An attempt: all. A parity run of the target: the loud ones, as its probe reads and syncs so
-    much that rates mean nothing. A run of the reference is the yardstick and is not judged.
+    An attempt: all. A parity run of the target: the loud ones and those that say so, as its probe
+    reads and syncs so much that rates mean nothing. A run of the reference is the yardstick and is not judged.
     """
     if run.started.purpose == "attempt":
         return sorted(DETECTORS.values(), key=_order)
     if run.started.purpose == "parity" and run.started.of != "reference":
-        return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector)]
+        return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector) or d.PARITY]
     return []
 
 

@@ -142,7 +142,8 @@ class Detector:
 
     ``SILENT`` failures raise no error: the run may end with exit 0 and be worthless.
     ``NEEDS`` is ``records`` for one that reads what the probe recorded, and ``output`` for one
-    that reads the lines of the output alone and so works on any saved log.
+    that reads the lines of the output alone and so works on any saved log. ``PARITY``: it looks
+    at parity runs of the target too, in which every value is read and rates mean nothing.
     """
 
     NAME: ClassVar[str] = ""
@@ -150,6 +151,7 @@ class Detector:
     SILENT: ClassVar[bool] = True
     SOURCE: ClassVar[str] = ""
     NEEDS: ClassVar[str] = "records"
+    PARITY: ClassVar[bool] = False
 
     def look(self, at: Look) -> Sighting | None:
         """What is seen in the run so far, or ``None``. Pure and quick."""

@@ -67,6 +67,7 @@ class ReplicasDiffer(Detector):
     """Replicas of one model have other weights than each other."""
 
     NAME, CATEGORY = "replica_hash_mismatch", "C3"
+    PARITY = True
     SOURCE = (
         "public case replica_hash_mismatch: gradients were not reduced, and the replicas drift "
         "apart; the bounds are ours"
@@ -161,6 +162,7 @@ class GradNormScale(Detector):
     """The gradient that is clipped or applied is not the mean over the replicas."""
 
     NAME, CATEGORY = "grad_norm_scale_mismatch", "C3"
+    PARITY = True
     SOURCE = (
         "public case grad_norm_scale_mismatch (clip before xm.optimizer_step reduces); measured: "
         "norm 0.717 for a clip before averaging, 1.0 after it. Bounds of the comparison are ours."

@@ -138,6 +138,7 @@ class LossNotFinite(Detector):
     """The loss, the gradient norm or a parameter is NaN or infinite."""
 
     NAME, CATEGORY = "nan", "C5"
+    PARITY = True
     SOURCE = "public case nan (bf16 masks filled with the float32 minimum); any such value"
     _FIELDS = (
         ("loss", "loss"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.body import JSON
+from core.findings import detect
 from tests.core.detectors.judging import Change, attempt, each, kinds
+from tests.core.scene import Scene, signal_records, step_records
 
 SPARSE = (1, 2, 5, 10, 20)
 
@@ -104,3 +106,22 @@ def test_a_summed_gradient_shows_against_the_reference(factor: float, seen: bool
 def test_a_norm_at_another_loss_is_not_compared() -> None:
     other = both(DATA, each(grad_norm=lambda s: s["grad_norm"] * 4, loss=lambda s: s["loss"] * 2))
     assert attempt(other, ranks=4) == {}
+
+
+def test_a_parity_run_shows_weights_that_an_attempt_on_a_lazy_device_does_not_read() -> None:
+    scene = Scene().references().snapshot("t1")
+    run_id = scene.start("parity", "target")
+    steps = [
+        {
+            **record,
+            "rank": rank,
+            "pid": rank,
+            "loss": 2.0,
+            "param_norm": 30.0 + rank * record["n"] / 99,
+        }
+        for record in step_records(4, xla=True, parity=True)
+        for rank in (0, 1)
+    ]
+    scene.records(run_id, steps, signal_records(4, xla=True, parity=True))
+    scene.end(run_id)
+    assert {f.detector for f in detect(scene.state, run_id)} == {"replica_hash_mismatch"}
