@@ -1,6 +1,7 @@
 # Pilotage: what a checkout can do. `make` alone lists it.
 #
-# Everything is installed into .venv inside the checkout and nowhere else; `make clean` removes it.
+# Everything is installed into .venv inside the checkout (the matrix of the probe's tests: .venv-matrix) and
+# nowhere else; `make clean` removes it.
 
 PYTHON ?= python3
 VENV := .venv
@@ -56,7 +57,7 @@ lock: ## rewrite constraints.txt from pyproject.toml (Python 3.10 and newer, all
 	@git --no-pager diff --stat -- constraints.txt
 
 clean: ## remove .venv, build output and caches (sessions are kept: they live in the pilotage home)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis snapshot_report.html
+	rm -rf $(VENV) .venv-matrix build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis snapshot_report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment with the right Python, or a sentence that says what to do.

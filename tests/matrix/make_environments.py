@@ -106,9 +106,9 @@ def pythons(named: list[str]) -> dict[str, str]:
         places += sorted(map(str, home.glob(f"versions/{version}.*/bin/python")))
     found: dict[str, str] = {}
     for place in places:
-        version = version_of(place)
-        if version is not None:
-            found.setdefault(version, place)
+        answer = version_of(place)
+        if answer is not None:
+            found.setdefault(answer, place)
     return found
 
 

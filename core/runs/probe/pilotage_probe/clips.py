@@ -11,7 +11,7 @@ from .wrapping import wrap
 
 def install(torch):
     """Wrap torch's functions; again after torch_xla, which replaces ``clip_grad_norm_``."""
-    for module in (torch.nn.utils, sys.modules.get("torch.nn.utils.clip_grad")):
+    for module in (sys.modules.get("torch.nn.utils.clip_grad"), torch.nn.utils):
         if module is None:
             continue
         wrap(module, "clip_grad_norm_", "C", before_clip, after_norm)
@@ -53,9 +53,13 @@ def before_clip(args, kwargs):
 
 def _recorded(parameters, items):
     """The host's own generator, item by item as it is asked for them."""
-    for parameter in parameters:
-        items.append(parameter)
-        yield parameter
+    try:
+        for parameter in parameters:
+            items.append(parameter)
+            yield parameter
+    except BaseException as error:
+        guard.unframe(error)
+        raise
 
 
 def before_method(args, kwargs):

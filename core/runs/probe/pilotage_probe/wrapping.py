@@ -25,6 +25,7 @@ def _never():
     return False
 
 
+_wrappers = {}  # (original, kind) -> wrapper
 compiling = _never
 _set_eval_frame = None
 
@@ -87,6 +88,9 @@ def wrap(owner, name, kind, before=None, after=None):
     original = getattr(owner, name, None)
     if original is None or marked(original):
         return
+    if (original, kind) in _wrappers:  # one function under two names stays one
+        setattr(owner, name, _wrappers[original, kind])
+        return
     before = before and hook(kind + " before")(before)
     after = after and hook(kind + " after")(after)
 
@@ -113,6 +117,7 @@ def wrap(owner, name, kind, before=None, after=None):
             raise
 
     setattr(wrapper, MARK, original)
+    _wrappers[original, kind] = wrapper
     setattr(owner, name, wrapper)
 
 

@@ -33,16 +33,18 @@ told.record("model", root="BertForSequenceClassification")
 ACCUMULATED = 2
 
 
-class Counting(Trainer):
-    """Tells what each step was, from the places where a user would look."""
+losses = []
 
-    losses = ()
 
-    def training_step(self, *args, **kwargs):
-        loss = super().training_step(*args, **kwargs)
-        # What is returned is already divided by the number of accumulated batches.
-        self.losses = (*self.losses, loss.item())
-        return loss
+def listen(accelerator):
+    """Note what accelerate calls backward on: the loss over the batches it says it accumulates."""
+    backward = accelerator.backward
+
+    def noted(loss, **options):
+        losses.append(loss.item() / accelerator.gradient_accumulation_steps)
+        return backward(loss, **options)
+
+    accelerator.backward = noted
 
 
 class Watching(TrainerCallback):
@@ -54,11 +56,11 @@ class Watching(TrainerCallback):
         self.rate = trainer.optimizer.param_groups[0]["lr"]
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        losses, trainer.losses = trainer.losses, ()
         told.step(
-            loss=sum(losses), backwards=ACCUMULATED, samples=4, grad_norm_after=self.after,
+            loss=sum(losses), losses=list(losses), backwards=ACCUMULATED, samples=4, grad_norm_after=self.after,
             lr=self.rate, optimizer="AdamW", signature="B B C(0.05) S L Z", **self.change.done()
         )  # fmt: skip
+        del losses[:]
 
 
 class Before(TrainerCallback):
@@ -79,11 +81,12 @@ options = {
 options["use_cpu"] = True
 if not hasattr(TrainerCallback, "on_pre_optimizer_step"):
     raise SystemExit("this transformers has no on_pre_optimizer_step")
-trainer = Counting(
+trainer = Trainer(
     model=model,
     args=TrainingArguments(**options),
     train_dataset=rows,
     callbacks=[Watching(), Before()],
 )
+listen(trainer.accelerator)
 trainer.train()
 told.say()
