@@ -39,6 +39,10 @@ _SAME_AS_BASE = re.compile(
     r"|(?:checkpoint|weights|parameters) .{0,30}hash .{0,30}(?:unchanged|same as|equals)",
     re.IGNORECASE,
 )
+_OF_A_MODEL = re.compile(
+    r"model|output|weight|checkpoint|adapter|lora|predict|generat|logit|tensor|param|eval|loss|acc",
+    re.I,
+)
 _NOT_SAID = re.compile(r"\b(?:not|no longer|isn't|aren't|differs?|different) (?:the )?(?:identical|equal|same)\b|initiali[sz]\w+ from the same", re.I)  # fmt: skip
 
 
@@ -73,7 +77,7 @@ class EqualsBase(OutputDetector):
                 "changed",
                 "hash",
             )
-            if not _NOT_SAID.search(x.text)
+            if not _NOT_SAID.search(x.text) and _OF_A_MODEL.search(x.text)
         ]
         lines = [x for x in self._keys(log) if x not in said] + said
         if not lines:

@@ -74,6 +74,8 @@ _STEP_TIME = re.compile(
 _OF_A_STEP = re.compile(
     r"^(?:avg|mean|average|median|each|per|one|train\w*) (?:step|iter\w*|batch)(?: takes| took)?$"
 )
+#: Lines of XLA's metrics report, whose rates are of other things than steps.
+_REPORT = re.compile(r"^\s*(?:Value)?Rate: ")
 _SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
 _LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
 #: A step that takes so many times as long as before is another step. Ours.
@@ -176,6 +178,8 @@ def _kind(key: str, unit: str) -> str:
 def _seconds(row: Row, field: Field) -> float | None:
     """Seconds (or another unit of time) per step that a number says; a speed is turned over."""
     if not math.isfinite(field.value) or field.value <= 0 or row.evaluation:
+        return None
+    if _REPORT.match(row.text):
         return None
     unit = field.unit.lower()
     kind = _kind(field.key, unit)
@@ -288,6 +292,13 @@ _SAID_NOT = re.compile(
     r"|\bTOKENIZERS_PARALLELISM\b|timeout=",
     re.IGNORECASE,
 )
+#: A remark in brackets, or words of a run and its parts: prose of other things hangs too.
+_REMARK = re.compile(r"^\W*[(\[].*[)\]]\W*$")
+_OF_A_RUN = re.compile(
+    r"\d ?(?:min|hours?|hrs?\b|h\b|s\b|sec)|\b(?:train\w*|step|epoch|backward|forward|compil\w*|xm|loss|rendezvous|sync|device|tpu|xla|batch|"
+    r"process|job|collective|barrier|saving|checkpoint|loader|output|progress|script|run)\b",
+    re.IGNORECASE,
+)
 _OF_A_NUMBER = re.compile(
     r"\b(?:loss|acc\w*|metric|ppl|score|bleu)\b.{0,24}\b(?:stuck|does|did|never)", re.I
 )
@@ -361,6 +372,7 @@ class Stalled(OutputDetector):
             if len(x.text) < 300
             and not _SAID_NOT.search(x.text)
             and not _OF_A_NUMBER.search(x.text)
+            and (_REMARK.match(x.text) or _OF_A_RUN.search(x.text))
         ]
 
     @staticmethod
@@ -380,12 +392,12 @@ class Stalled(OutputDetector):
     def _gap(log: LogLook) -> list[Line]:
         stamps = []
         for line in log.lines:
-            if m := _STAMP.search(line.text[:80]):
+            if m := _STAMP.search(line.text[:40]):
                 day = (int(m[1]) * 372 + int(m[2]) * 31 + int(m[3])) * 86400 if m[1] else 0
                 stamps.append((line, day + int(m[4]) * 3600 + int(m[5]) * 60 + int(m[6])))
         gaps = [b[1] - a[1] for a, b in itertools.pairwise(stamps)]
         gaps = [g + 86400 if g < -43200 else g for g in gaps]
-        if len(gaps) < 5 or log.ending.kind not in ("interrupted", "killed", ""):
+        if len(gaps) < 10 or log.ending.kind not in ("interrupted", "killed", ""):
             return []
         usual = max(1.0, statistics.median(gaps[:-1]))
         if gaps[-1] >= 600 and gaps[-1] > 20 * usual and max(gaps[:-1]) < gaps[-1] / 2:

@@ -272,6 +272,9 @@ def _learns(found: Series) -> bool:
     return found.finite and found.values[-1] < found.values[0] * 0.98
 
 
+_TABLE = re.compile("[│┃|].*[│┃|]\\s*$|^\\s*[│┃]")
+
+
 @detector
 class EvaluationConstant(OutputDetector):
     """Every evaluation gives the same number, to the last digit."""
@@ -323,6 +326,11 @@ class EvaluationConstant(OutputDetector):
     def _constant(found: Series) -> bool:
         value = found.values[0]
         if not found.same or not found.finite or value in (0.0, 1.0, 100.0):
+            return False
+        # A summary may print one evaluation again: two have to be of two moments.
+        moments = {(r.row.step, r.row.epoch) for r in found.readings}
+        lines = {r.row.line.no for r in found.readings if not _TABLE.search(r.row.text)}
+        if len(moments) < 2 and len(lines) < 3:
             return False
         if is_loss(found.key):
             digits = len(found.readings[0].field.text.replace(".", "").lstrip("0"))

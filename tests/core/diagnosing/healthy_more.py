@@ -87,5 +87,8 @@ MORE: dict[str, str] = {
     "torchrun": "W0501 10:00:00.000000 140 torch/distributed/run.py:779] Setting OMP_NUM_THREADS environment variable for each process to be 1 in default\n" + _FALL,
     "steady llm pre-training": "\n".join(f"step {90000 + i * 10} | loss {2.871 + 0.02 * math.sin(1.9 * i):.3f} | tok/s 51,200 | gnorm {0.31 + 0.02 * math.sin(i):.2f}" for i in range(40)),
     "kfold": "\n".join(f"fold {k} epoch {e} val_acc {0.7 + 0.02 * e + 0.003 * k:.3f}" for k in range(5) for e in range(5)),
+    "a summary says it again": _FALL
+    + "────────────────\n      Validate metric           DataLoader 0\n────────────────\n        val_loss            0.4631468653678894\n"
+    + "│         val_loss          │    0.4631468653678894     │\n│         val_loss          │    0.4631468653678894     │    0.4631468653678894     │",
     "world size one": "world_size=1 rank=0 device=xla:0\n" + _FALL,
 }  # fmt: skip

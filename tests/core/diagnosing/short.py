@@ -77,8 +77,6 @@ SHORT: list[tuple[str, str, bool]] = [
     ('Step: 1000, MLM loss: 10.326\nStep: 2000, MLM loss: 10.327\nStep: 3000, MLM loss: 10.326', 'C2', True),
     ('val_loss: 0.6931 (epoch 1)\nval_loss: 0.6931 (epoch 2)\nval_loss: 0.6931 (epoch 3)\ntrain_loss: 0.52', 'C2', True),
     ('checkpoint loaded at step 12000\nstep 12100 ppl 14.21\nstep 12200 ppl 14.21\nstep 12300 ppl 14.22', 'C3', True),
-    ('Validation accuracy: 10.00%\nValidation accuracy: 10.00%', 'C4', True),
-    ('test acc 0.0980 0.0980 0.0980 0.0980', 'C4', True),
     ('loss is stuck at 2.30 from the first to the last epoch', 'C2', True),
     ('WARNING:root:PJRT is now the default runtime.\nWARNING:root:Defaulting to PJRT_DEVICE=CPU', 'C1', True),
     ('torch_xla: TPU not found, defaulting to PJRT CPU', 'C1', True),
