@@ -21,6 +21,7 @@ from core.state_parts import level_name
 
 SOURCE = "console:script"
 AUTHOR = "script"
+NOBODY = "Nobody watches this session."
 
 Say = Callable[[str], None]
 
@@ -54,6 +55,7 @@ class ScriptedOperator:
         self._speed = 1.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._level: int | None = None
+        self._scripted = False
 
     @property
     def seq(self) -> int:
@@ -75,9 +77,8 @@ class ScriptedOperator:
                 self._later(act, event)
             elif on == "ask":
                 assert isinstance(body, ev.AgentAsked)
-                answer = ev.OperatorDecided(
-                    body.ask_id, "deny", "The script has no answer to this.", author=AUTHOR
-                )
+                why = "The script has no answer to this." if self._scripted else NOBODY
+                answer = ev.OperatorDecided(body.ask_id, "deny", why, author=AUTHOR)
                 self._append(answer)
 
     async def leave(self) -> None:
@@ -89,7 +90,8 @@ class ScriptedOperator:
     def _begin(self, opened: ev.SessionOpened) -> None:
         agent = opened.config.get("agent", {})
         self._speed = float(agent.get("speed", 1.0))
-        if agent.get("script"):
+        self._scripted = bool(agent.get("script"))
+        if self._scripted:
             self._acts = list(load(Path(agent["script"])).operator)
 
     def _fitting(self, on: str, what: str) -> Act | None:

@@ -28,9 +28,9 @@ class ManualDriver:
         """Ask until the answer is no; a restart asks again."""
         if not bridge.recall():
             await bridge.say(
-                f"You make the edits yourself, in {bridge.worktree()}. Each time I ask, a runs the "
-                "target command on the files as they are and measures them; e runs another "
-                "command; d measures a last time and ends the migration."
+                f"You make the edits yourself, in {bridge.worktree()}. Each time you are asked: "
+                "a runs the target command on the files as they are and measures, e runs another "
+                "command, d measures a last time and ends the migration."
             )
             bridge.remember({"told": True})
         while True:

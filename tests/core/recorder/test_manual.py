@@ -47,6 +47,8 @@ async def test_headless_it_runs_the_target_once_measures_and_ends(tmp_path: Path
     assert attempt.ok_exit and "--device xla" in attempt.started.command
     assert state.measurements[-1].tree == state.tree
     assert not state.interventions
+    (ask,) = state.asks.values()
+    assert ask.decision is not None and ask.decision.reason == "Nobody watches this session."
     assert agent_cost(state).text == "no agent cost"
 
 
