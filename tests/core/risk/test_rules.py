@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -402,7 +403,7 @@ CASES = {
 }
 
 
-def _scan(tmp_path, **files: str) -> list[Hit]:  # type: ignore[no-untyped-def]
+def _scan(tmp_path: Path, **files: str) -> list[Hit]:
     for name, text in files.items():
         path = tmp_path / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -411,7 +412,7 @@ def _scan(tmp_path, **files: str) -> list[Hit]:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_rule_finds_what_it_should_and_no_more(name, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_rule_finds_what_it_should_and_no_more(name: str, tmp_path: Path) -> None:
     code = textwrap.dedent(CASES[name])
     hits = [h for h in _scan(tmp_path, code_dot_py=code) if h.rule == name]
     lines = enumerate(code.split("\n"), 1)
@@ -432,7 +433,7 @@ def test_every_rule_speaks_in_sentences_and_has_a_category() -> None:
         assert not rule.title.endswith(".")
 
 
-def test_a_faithful_migration_has_no_sure_hit(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_faithful_migration_has_no_sure_hit(tmp_path: Path) -> None:
     code = """
         import torch
         import torch_xla
@@ -451,7 +452,7 @@ def test_a_faithful_migration_has_no_sure_hit(tmp_path) -> None:  # type: ignore
     assert [h for h in _scan(tmp_path, t_dot_py=textwrap.dedent(code)) if h.sure] == []
 
 
-def test_names_are_followed_through_assignments_and_try(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_names_are_followed_through_assignments_and_try(tmp_path: Path) -> None:
     code = """
         import torch
         try:
@@ -466,7 +467,7 @@ def test_names_are_followed_through_assignments_and_try(tmp_path) -> None:  # ty
     assert {("distributed", 8), ("fallback-operator", 9), ("cuda-library", 4)} <= hits
 
 
-def test_a_name_that_is_given_anew_is_no_module_any_more(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_name_that_is_given_anew_is_no_module_any_more(tmp_path: Path) -> None:
     code = """
         import torch
         import model
