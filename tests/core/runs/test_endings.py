@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from core.runs import oom
 from core.runs.endings import CAUSES, Exit, describe
 from core.runs.items import Ended, Output
 from core.runs.launcher import Launcher
-from tests.core.runs.test_launcher import play, spec
+from tests.core.runs.test_launcher import ROOT, play, spec
 
 GIB = 2**30
 
@@ -122,22 +123,38 @@ def test_the_counter_of_the_nearest_group_is_found(
     assert oom.limit_bytes() == GIB
 
 
-async def test_a_run_that_the_kernel_kills_says_so(tmp_path: Path) -> None:
-    """A control group of 64 MiB, where this machine lets us make one."""
-    group = Path("/sys/fs/cgroup/memory")
-    own = group / f"pilotage-test-{os.getpid()}"
+# A process of its own: the kernel ends the largest of a group, which must not be the tests.
+IN_A_GROUP = """
+import asyncio, os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from core.runs.launcher import Launcher, RunSpec
+Path(sys.argv[2], "cgroup.procs").write_text(str(os.getpid()))
+
+async def main():
+    hold = "x = bytearray(1000 << 20); x[::4096] = b'1' * len(x[::4096])"
+    handle = await Launcher().start(RunSpec("oom-" + sys.argv[3], [sys.executable, "-c", hold], Path("/")))
+    async for item in handle:
+        pass
+    print(handle.ended.reason, handle.ended.signal, handle.ended.cause, handle.ended.text, sep="|")
+
+asyncio.run(main())
+"""
+
+
+def test_a_run_that_the_kernel_kills_says_so() -> None:
+    """A control group of 256 MiB, where this machine lets us make one."""
+    group = Path(f"/sys/fs/cgroup/memory/pilotage-test-{os.getpid()}")
     try:
-        own.mkdir()
-        (own / "memory.limit_in_bytes").write_text(str(64 << 20))
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(256 << 20))
     except OSError:
         pytest.skip("no control group of our own can be made here")
-    before = next(g for g, v in oom._directories() if v == 1)
     try:
-        (own / "cgroup.procs").write_text(str(os.getpid()))
-        hold = "x = bytearray(200 << 20); x[::4096] = b'1' * len(x[::4096])"
-        _, end = await play(spec(tmp_path, [sys.executable, "-c", hold]))
+        command = [sys.executable, "-c", IN_A_GROUP, str(ROOT), str(group), str(os.getpid())]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     finally:
-        Path(before, "cgroup.procs").write_text(str(os.getpid()))
-    own.rmdir()
-    assert (end.reason, end.signal, end.cause) == ("signalled", "SIGKILL", "out of memory")
-    assert "of 0.1 GiB" in end.text
+        group.rmdir()
+    reason, name, cause, text = done.stdout.strip().split("|")
+    assert (reason, name, cause) == ("signalled", "SIGKILL", "out of memory")
+    assert "of 0.2 GiB" in text
