@@ -19,7 +19,11 @@ from tui.commands.base import json_option, show
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 @click.option("--dry-run", is_flag=True, help="Print the configuration, and write nothing.")
-@click.option("--scan-only", is_flag=True, help="Print the risk scan with every place, no more.")
+@click.option(
+    "--scan-only",
+    is_flag=True,
+    help="Print the risk scan and its places, no more (with --json: all of them).",
+)
 @click.option(
     "--python",
     metavar="PATH",
