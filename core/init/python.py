@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core.init.facts import Interpreter
+from core.risk.tree import read_start
 from core.text import clean
 
 LIMIT_S = 15.0
@@ -79,11 +80,7 @@ def _candidates(root: Path, env: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 
 def _pinned(root: Path) -> Iterator[tuple[str, str]]:
-    try:
-        text = (root / ".python-version").read_text(errors="replace")[:200]
-    except OSError:
-        return
-    match = re.search(r"\d+\.\d+(?:\.\d+)?", text)
+    match = re.search(r"\d+\.\d+(?:\.\d+)?", read_start(root / ".python-version", 200))
     if match is None:
         return
     pyenv = Path.home() / ".pyenv" / "versions" / match[0] / "bin" / "python"
@@ -95,10 +92,7 @@ def _pinned(root: Path) -> Iterator[tuple[str, str]]:
 
 def _conda(root: Path) -> Iterator[tuple[str, str]]:
     for file in ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"):
-        try:
-            text = (root / file).read_text(errors="replace")[:20_000]
-        except OSError:
-            continue
+        text = read_start(root / file, 20_000)
         if match := re.search(r"^name:\s*[\"']?([\w.-]+)", text, re.M):
             for base in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", ".conda"):
                 python = Path.home() / base / "envs" / match[1] / "bin" / "python"

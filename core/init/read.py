@@ -1,4 +1,7 @@
-"""Reading a project for ``pilotage init``: nothing of it is imported or executed."""
+"""Reading a project for ``pilotage init``: no code of it is imported or executed.
+
+A Python that is found in it is started, to be asked for its versions (:mod:`core.init.python`).
+"""
 
 from __future__ import annotations
 

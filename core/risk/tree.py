@@ -92,6 +92,18 @@ class Listing:
             self.notes.append(sentence)
 
 
+def read_start(path: Path, limit: int) -> str:
+    """The first ``limit`` bytes of a regular file as text; "" where there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return ""
+            return file.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def list_files(root: Path) -> Listing:
     """The files below ``root``. Symbolic links to directories are not followed."""
     listing = Listing(root)

@@ -43,7 +43,8 @@ def init(
 
     Looks for the command that trains, the line that prints the metric, the project's Python, its
     seeds and data, and says of each value where it was found. The risk scan lists the places a
-    migration to TPU will touch, by category. Nothing of the project is imported or executed.
+    migration to TPU will touch, by category. No code of the project is imported or executed; a
+    Python that is found in it is asked for its versions.
 
     \b
     Examples:

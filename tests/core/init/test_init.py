@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -219,6 +220,12 @@ def test_a_python_named_from_here_is_written_from_there(
 def test_a_python_is_asked_beside_the_project_not_in_it(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the project was imported')")
     assert not ask(sys.executable, "here").problem
+
+
+def test_files_that_name_a_python_can_not_hold_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".python-version")
+    (tmp_path / "environment.yml").symlink_to("/dev/zero")
+    assert find_pythons(tmp_path)
 
 
 def test_seeds_and_settings(tmp_path: Path) -> None:
