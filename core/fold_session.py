@@ -129,10 +129,16 @@ def _note(run: Run, text: object) -> None:
 
 
 def _beat(run: Run, record: JSON) -> None:
-    """Of each process's beats only the last stays: a run that is silent for days gives many."""
+    """Of each process's beats only the last stays: a run that is silent for days gives many.
+
+    It has ``since_t``, the time of the first in a row of beats that said the same.
+    """
     pid = record.get("pid")
     who = pid if isinstance(pid, int) else None
     at = run.beat_at.get(who)
+    before = run.signals[at] if at is not None else {}
+    same = all(before.get(k) == record.get(k) for k in ("steps", "compiles", "doing", "compiling"))
+    record = {**record, "since_t": before.get("since_t") if same and before else record.get("t")}
     if at is not None:
         run.signals[at] = record
     else:

@@ -11,6 +11,7 @@ import re
 from core import records_view as view
 from core.body import JSON
 from core.detectors.base import MIN_STEPS, WARMUP_STEPS, Detector, Look, Sighting, detector
+from core.detectors.beats import compiling_for, waiting_for
 from core.detectors.places import compiled_at, read_at
 
 #: Per step; PyTorch/XLA's metrics analysis.
@@ -168,6 +169,9 @@ class SlowCompile(Detector):
             if seconds and count and seconds / count > MAX_COMPILE_S:
                 lines.insert(0, f"step {step.get('n')}: {seconds:.0f} s for {count} compilation(s)")
                 break
+        seconds, where = compiling_for(at)
+        if seconds > MAX_COMPILE_S:
+            lines.insert(0, _lasting(f"one compilation has gone on for {seconds:.0f} s", where))
         if not lines:
             return None
         return Sighting(
@@ -179,6 +183,10 @@ class SlowCompile(Detector):
         )
 
 
+def _lasting(text: str, where: str) -> str:
+    return text + (f", at {where}" if where else "")
+
+
 # --- executions ------------------------------------------------------------------------------
 
 
@@ -187,7 +195,10 @@ class SlowExecution(Detector):
     """One execution takes very long."""
 
     NAME, CATEGORY = "execution_too_slow", "C4"
-    SOURCE = "PyTorch/XLA metrics analysis: one execution > 30 s"
+    SOURCE = (
+        "PyTorch/XLA metrics analysis: one execution > 30 s. A wait of the host within one step "
+        "counts as so many executions as a step has: ours."
+    )
     _LINE = re.compile(r"pt-xla-profiler: ExecuteTime too slow")
 
     def look(self, at: Look) -> Sighting | None:
@@ -198,6 +209,12 @@ class SlowExecution(Detector):
             total, samples = view.number(time.get("total")), view.count(time.get("samples"))
             if total and samples and total / samples > MAX_EXECUTE_S:
                 lines.insert(0, f"{samples} executions took {total / samples:.0f} s on the average")
+        executes, known = view.per_step(warm(at), "executes")
+        many = max(1.0, executes / known if known else 1.0)
+        seconds, where = waiting_for(at)
+        if seconds > MAX_EXECUTE_S * many:
+            text = f"the host waited {seconds:.0f} s for the device within one step"
+            lines.insert(0, _lasting(text, where))
         if not lines:
             return None
         return Sighting(
