@@ -19,7 +19,8 @@ _CLOSE = re.compile(
     re.IGNORECASE,
 )
 _ERROR = re.compile(
-    r"\b(?:max|mean|rel\w*|abs\w*|l2)[ _-]?(?:abs\w*|rel\w*|l2)?[ _-]?(?:diff\w*|err\w*|deviation)\b.{0,60}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)",
+    r"\b(?:difference|diff|deviation) between\b.{0,80}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)"
+    r"|\b(?:max|mean|rel\w*|abs\w*|l2)[ _-]?(?:abs\w*|rel\w*|l2)?[ _-]?(?:diff\w*|err\w*|deviation)\b.{0,60}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)",
     re.IGNORECASE,
 )
 _TWO = re.compile(rf"\b{_HOST}\b.{{0,80}}\b{_DEVICE}\b|\b{_DEVICE}\b.{{0,80}}\b{_HOST}\b", re.I)
@@ -73,7 +74,7 @@ class DevicesDisagree(OutputDetector):
             if (
                 _CLOSE.search(text)
                 and not re.search(r"\bno\b.{0,20}(?:differ|mismatch)", text, re.I)
-            ) or (m and _TWO.search(text) and number(m[1]) > MAX_APART):
+            ) or (m and _TWO.search(text) and number(m[1] or m[2]) > MAX_APART):
                 found.append(line)
             else:
                 e = _EXPECTED.search(text)

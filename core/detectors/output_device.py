@@ -116,7 +116,7 @@ def _of_target(line: Line) -> bool:
 
 
 _DUTY = re.compile(
-    r"(?:duty[ _-]?cycle|tensorcore util\w*|mxu util\w*|(?:tpu|chip|accelerator|neuroncore|device)[ _]util\w*)"
+    r"(?:duty[ _-]?cycle|\bmxu?(?: at)?(?: constant(?:ly)?)?|tensorcore util\w*|mxu util\w*|(?:tpu|chip|accelerator|neuroncore|device)[ _]util\w*)"
     r"(?: ?\(?%?\)?)?\s*[:=|]?\s*(\d{1,3}(?:\.\d+)?)\s?%?",
     re.IGNORECASE,
 )
@@ -149,7 +149,7 @@ class ChipIdle(OutputDetector):
         """See :meth:`OutputDetector.read`."""
         idle = [
             (line, float(m[1]))
-            for line in log.having("duty", "util")
+            for line in log.having("duty", "util", "mx")
             if (m := _DUTY.search(line.text))
         ]
         never = all(v == 0 for _, v in idle)

@@ -69,7 +69,7 @@ class GraphGrows(OutputDetector):
 
 _STEP_TIME = re.compile(
     r"\b(?:step|iter(?:ation)?|batch|update) ?(?:time|duration|latency)\b|\b(?:time|s|sec|seconds|ms) ?(?:/|per) ?(?:step|iter(?:ation)?|batch|it|update)\b"
-    r"|^(?:avg |mean )?dt$|\bstep dt\b"
+    r"|\b(?:s|sec|secs|seconds) ?(?:/|per) ?epoch\b|\bepoch time\b|^(?:avg |mean )?dt$|\bstep dt\b"
 )
 _OF_A_STEP = re.compile(
     r"^(?:avg|mean|average|median|each|per|one|train\w*) (?:step|iter\w*|batch)(?: takes| took)?$"
@@ -166,6 +166,8 @@ def _kind(key: str, unit: str) -> str:
         "ms/step",
         "ms/it",
         "s/batch",
+        "s/epoch",
+        "secs/epoch",
     ):
         return "time"
     if unit in ("it/s", "steps/s", "step/s", "samples/s", "tokens/s"):

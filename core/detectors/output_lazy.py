@@ -5,6 +5,7 @@ Thresholds are those of PyTorch/XLA's own metrics analysis and troubleshooting g
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 
@@ -102,6 +103,9 @@ class CompilesAgain(OutputDetector):
                     return [(metric[0], f"{metric[1].text} (in {xla.steps} steps)")]
                 if counter:
                     return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
+        later = [c for c in xla.compiles if c[1] >= MANY_COMPILES]  # after the warm-up
+        if len(later) >= 3 and all(b[1] > a[1] for a, b in itertools.pairwise(later)):
+            return [(no, f"CompileTime: {count} compilations so far") for no, count in later[-3:]]
         fresh, cached = xla.count("UncachedCompile") or 0, xla.count("CachedCompile")
         if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
             pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
@@ -116,9 +120,9 @@ class CompilesAgain(OutputDetector):
         for found in series(log, lambda key: bool(_COMPILES.search(key))):
             steps, values = found.span, found.values
             rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
-            later = values[2:]  # the first two steps compile in a healthy run
+            rest = values[2:]  # the first two steps compile in a healthy run
             each = (
-                len(later) >= 3 and all(0 < v <= 20 and v == int(v) for v in later) and found.same
+                len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
             )
             if rising or each:
                 return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]

@@ -240,11 +240,14 @@ class ReplicasApart(OutputDetector):
             if "{'" not in row.text or row.epoch is None:
                 continue
             rank = _REPLICA.search(row.text)
-            if rank:
-                who = next(g for g in rank.groups() if g)
-                for f in row.fields:
-                    if is_loss(f.key) or is_score(f.key):
-                        seen[(row.step, row.epoch, f.key)].setdefault(who, Reading(row, f))
+            evaluated = row.evaluation or "'eval_" in row.text
+            if rank is None and not (evaluated and row.epoch == int(row.epoch)):
+                continue
+            # Every process prints its evaluation of one epoch: they must be the same.
+            who = next(g for g in rank.groups() if g) if rank else f"line {row.line.no}"
+            for f in row.fields:
+                if is_loss(f.key) or is_score(f.key):
+                    seen[(row.step, row.epoch, f.key)].setdefault(who, Reading(row, f))
         for values in seen.values():
             if _apart([r.value for r in values.values()], 5e-3):
                 return [r.row.line for r in values.values()]

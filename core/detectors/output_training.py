@@ -325,7 +325,8 @@ class EvaluationConstant(OutputDetector):
     @staticmethod
     def _constant(found: Series) -> bool:
         value = found.values[0]
-        if not found.same or not found.finite or value in (0.0, 1.0, 100.0):
+        whole = value in (1.0, 100.0) or (value == 0 and is_loss(found.key))
+        if not found.same or not found.finite or whole:
             return False
         # A summary may print one evaluation again: two have to be of two moments.
         moments = {(r.row.step, r.row.epoch) for r in found.readings}

@@ -31,6 +31,9 @@ class XlaFacts:
     metrics: dict[str, tuple[int, MetricSignal]] = field(default_factory=dict)
     counters: dict[str, tuple[int, CounterSignal]] = field(default_factory=dict)
 
+    #: ``TotalSamples`` of CompileTime in each report, with its line: how it went on.
+    compiles: list[tuple[int, int]] = field(default_factory=list)
+
     @property
     def speaks(self) -> bool:
         """Whether there is any such signal."""
@@ -81,6 +84,9 @@ class XlaFacts:
                 self._counter(heads.get(counter.printed, no), counter)
 
     def _metric(self, no: int, metric: MetricSignal) -> None:
+        if metric.name == "CompileTime" and metric.total_samples is not None:
+            if len(self.compiles) < MAX_KEPT:
+                self.compiles.append((no, metric.total_samples))
         known = self.metrics.get(metric.name)
         if known is None or (metric.total_samples or 0) >= (known[1].total_samples or 0):
             self.metrics[metric.name] = (no, metric)
