@@ -68,14 +68,10 @@ class Sieve:
 
     def __init__(self, metric_pattern: object = "") -> None:
         self._metric: re.Pattern[str] | None = None
-        self._in_block: re.Pattern[str] | None = None
         self._frames = 0
         if isinstance(metric_pattern, str) and metric_pattern:
             try:
                 self._metric = re.compile(metric_pattern)
-                # Asked of many lines at once; one that names the ends of the text can't be.
-                if "\\A" not in metric_pattern and "\\Z" not in metric_pattern:
-                    self._in_block = re.compile(metric_pattern, re.MULTILINE)
             except re.error:
                 self._metric = None
 
@@ -84,15 +80,12 @@ class Sieve:
         found: list[bool] = []
         for start in range(0, len(texts), _BLOCK):
             block = [text[:MAX_CHARS] for text in texts[start : start + _BLOCK]]
-            text = "\n".join(block)
-            low = text.lower()
-            if (
-                self._frames
-                or any(needle in low for needle in _NEEDLES)
-                or (self._in_block is not None and self._in_block.search(text))
-                or (self._metric is not None and self._in_block is None)
-            ):
+            low = "\n".join(block).lower()
+            if self._frames or any(needle in low for needle in _NEEDLES):
                 found += map(self._tells, block)
+            elif self._metric is not None:
+                # Line by line: somebody's pattern may take the square of the length of a text.
+                found += [self._metric.search(text) is not None for text in block]
             else:
                 found += [False] * len(block)
         return found
