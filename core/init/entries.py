@@ -123,9 +123,13 @@ def _of_main(script: Script) -> Entry:
 
 
 def _makefile(text: str, path: str) -> Iterator[Entry]:
-    variables = dict(re.findall(r"^([A-Za-z_]\w*)\s*[:?]?=\s*(.*?)\s*$", text, re.M)[:500])
+    lines = list(join_lines(text))
+    variables: dict[str, str] = {}
+    for line in lines:
+        if match := re.match(r"([A-Za-z_]\w{0,80})[ \t]*[:?]?=", line.text):
+            variables.setdefault(match[1], line.text[match.end() :].strip()[:2_000])
     target = ""
-    for line in join_lines(text):
+    for line in lines:
         if match := re.match(r"([\w.-]+)\s*:(?!=)", line.text):
             target = match[1]
         raw = re.sub(r"\$[({](\w+)[)}]", lambda m: variables.get(m[1], m[0]), line.text)

@@ -23,7 +23,9 @@ TORCH = frozenset(
 )
 
 _PYTHON_2 = re.compile(
-    r"^\s*(?:print\s+[^(=\s.\[]|except\s+[\w.]+\s*,\s*\w+\s*:|exec\s+[\"'])", re.M
+    r"^[ \t]{0,80}(?:print[ \t]{1,9}[^(=\s.\[]|exec[ \t]{1,9}[\"']"
+    r"|except[ \t]{1,9}[\w.]{1,80}[ \t]{0,9},[ \t]{0,9}\w{1,80}[ \t]{0,9}:)",
+    re.MULTILINE,
 )
 
 

@@ -222,6 +222,28 @@ def test_a_python_is_asked_beside_the_project_not_in_it(tmp_path: Path) -> None:
     assert not ask(sys.executable, "here").problem
 
 
+def test_huge_lines_are_read_in_bounded_time(tmp_path: Path) -> None:
+    size = 1_900_000
+    write(
+        tmp_path,
+        {
+            "train.py": TRAINS,
+            "Makefile": "A =" + " " * size + "x\n" + "b" * 30_000 + "\nt:\n\tpython train.py\n",
+            "README.md": "`" * size,
+            "docs/README.rst": "    python train.py " + "-a " * 500_000,
+            "old.py": "import torch\n" + "\n" * size + "print 'x'",
+            "blank.py": "import torch  # parse_args\n" + " " * size + "def f(:",
+            "run.sh": "A=$A$A$A$A\n" * 4_000 + "python train.py $A " + "'\"" * 200_000,
+            "conf.yaml": "a" * size,
+            "setup.cfg": "x = " + "\n " * 500_000,
+            "pyproject.toml": "x = " + "[" * size,
+        },
+    )
+    done = _init(tmp_path, "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["reference"]["command"].startswith("python train.py")
+
+
 def test_files_that_name_a_python_can_not_hold_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".python-version")
     (tmp_path / "environment.yml").symlink_to("/dev/zero")
