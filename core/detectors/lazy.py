@@ -21,8 +21,9 @@ MAX_COMPILE_S, MAX_EXECUTE_S = 300.0, 30.0
 #: The same sign in so many successive steps after the warm-up is an alarm before step 10, which
 #: may be many minutes away where each takes half a minute (measured on torch_xla 2.9.0: alert from step 3). Ours.
 EARLY_STEPS = 4
-#: Reads in the first steps only (a program that prints its first ten losses) are no rate: ours.
-MIN_READ_STEPS = MIN_STEPS + 2
+#: Reads in the first steps only are no rate (a program that prints its first ten losses, and then
+#: every tenth from the eleventh on): ours.
+MIN_READ_STEPS = MIN_STEPS + 4
 #: Steps over which several compilations in one step (after an evaluation) no longer tip the mean: ours.
 LONG = 40
 #: A graph grows where its later compilations take so many times as long as its earlier ones: ours.
@@ -284,7 +285,8 @@ class HostTransfers(Detector):
 
     NAME, CATEGORY = "transfer_per_step", "C4"
     SOURCE = (
-        "PyTorch/XLA metrics analysis: transfers to the host > 0.5 a step after 10 steps; "
+        "PyTorch/XLA metrics analysis: transfers to the host > 0.5 a step after 10 steps (here 14, "
+        "and in more than half of the last steps too, so that reading the first ones is let pass); "
         "each fallback to the host transfers once and is a finding of its own (measured on "
         "torch_xla 2.9.0)"
     )
@@ -309,7 +311,7 @@ class HostTransfers(Detector):
             evidence + (read_at(at, steps) if evidence else []) + lines,
             "Find .item(), print(tensor), float(loss) or a branch on a tensor in the loop; read "
             "every few steps instead, or add a step closure.",
-            threshold=f"in > {MAX_RATE:g} of the steps after {MIN_STEPS} steps",
+            threshold=f"in > {MAX_RATE:g} of the steps, from step {MIN_READ_STEPS} on",
         )
 
 

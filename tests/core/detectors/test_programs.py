@@ -37,8 +37,8 @@ async def faulty(place: Path, program: str, *arguments: str, **more: object) -> 
             "host_sync",
             "transfer_per_step",
             "C4",
-            ("11 in the 11 steps up to step 14", "read at host_sync.py:14 in report"),
-            12,
+            ("13 in the 13 steps up to step 16", "read at host_sync.py:14 in report"),
+            14,
         ),
         (
             "no_step_boundary",

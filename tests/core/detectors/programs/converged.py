@@ -1,6 +1,6 @@
 """A faithful run to the end: the loss falls to a constant that the arithmetic can't leave.
 
-``torch_xla.step()`` ends each step. The first ten losses are printed, then every fiftieth.
+``torch_xla.step()`` ends each step. The first ten losses are printed, then every tenth.
 """
 
 import tiny
@@ -20,5 +20,5 @@ for step in range(300):
         loss = torch.nn.functional.mse_loss(model(x), y)
         loss.backward()
         optimizer.step()
-    if step < 10 or step % 50 == 0:
+    if step < 10 or step % 10 == 0:
         print(f"step {step} loss {loss.item():.3g}")

@@ -14,7 +14,7 @@ def report(step, loss):
     print(f"step {step} loss {loss.item():.4f}")
 
 
-for step, (x, y) in enumerate(tiny.batches(14)):
+for step, (x, y) in enumerate(tiny.batches(16)):
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
     loss.backward()
