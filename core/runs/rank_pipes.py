@@ -91,7 +91,7 @@ class RankPipes:
                 connection.close()
                 continue
             loop = asyncio.get_running_loop()
-            self._waiting[connection] = loop.call_later(5.0, self._drop, connection)
+            self._waiting[connection] = loop.call_later(30.0, self._drop, connection)
             loop.add_reader(connection, self._receive, connection)
 
     def _drop(self, connection: socket.socket) -> None:

@@ -9,7 +9,7 @@ written or inherited goes the same way; when the launcher does not answer, all s
 
 import os
 
-ANSWER_S = 2.0  # for the launcher to answer
+ANSWER_S = 10.0  # for the launcher to answer; where there is none, connecting fails at once
 
 
 def begin(argv):
