@@ -53,7 +53,10 @@ class RecordTail:
 
     def _read(self, name: str, file: _File, found: list[Record | Malformed]) -> None:
         try:
-            with (self._directory / name).open("rb") as stream:
+            path = self._directory / name
+            if not path.is_file():  # a device, say, which a read might never come back from
+                return
+            with path.open("rb") as stream:
                 stream.seek(file.offset)
                 data = stream.read(CHUNK)
         except OSError:
