@@ -121,9 +121,7 @@ class CompilesAgain(OutputDetector):
             steps, values = found.span, found.values
             rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
             rest = values[2:]  # the first two steps compile in a healthy run
-            each = (
-                len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
-            )
+            each = len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
             if rising or each:
                 return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
         return []

@@ -179,7 +179,10 @@ def place(text: str) -> tuple[float | None, float | None, str, bool]:
         elif epoch is None and _EPOCH.search(f.key):
             epoch = f.value
     rank = _RANK.search(text)
-    evaluation = bool(_EVAL.search(text)) and not _TRAIN.search(text)
+    # "valid | loss 0.3 acc 0.9" is an evaluation; of "loss 0.3 val_acc 0.9" one number is of one.
+    first = next((f for f in fields(text) if is_loss(f.key) or is_score(f.key)), None)
+    head = text[: max(0, first.pos - len(first.key) - 2)] if first else text
+    evaluation = bool(_EVAL.search(head)) and not _TRAIN.search(text)
     return step, epoch, next((g for g in rank.groups() if g), "") if rank else "", evaluation
 
 
