@@ -204,9 +204,9 @@ def calibrate(worker: Worker, model: Model) -> tuple[int, int]:
         if model.batch is not None:
             return batch, tensors
         times = worker.run(WARM_UP)
-        # On the CPU processor time: a busy machine must not make the model too small. On XLA it is
-        # that of several threads, and says little of how long a step takes.
-        fastest = min(times.processor if worker.device == "cpu" else times.wall)
+        # Processor time on a busy machine, which must not make the model too small; on an idle one
+        # the time itself, which is less where XLA uses several threads.
+        fastest = min(map(min, times.wall, times.processor))
         known.append((batch, fastest))
         if ACCEPTED_S[0] <= fastest <= ACCEPTED_S[1] or len(known) == MAX_ROUNDS:
             return batch, tensors

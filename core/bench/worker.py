@@ -63,7 +63,6 @@ class Worker:
         self, python: str, device: str, directory: Path, *, probe: bool, counting: bool = False
     ) -> None:
         self.name = f"{device}, probe {'on' if probe else 'off'}"
-        self.device = device
         self.directory = directory
         self.probe = probe
         self.made = 0  # steps made, and those of them with the probe's hooks in place
