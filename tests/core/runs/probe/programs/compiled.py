@@ -3,7 +3,7 @@
 import sys
 
 import torch
-from loop import Change, Skip, batch, gradients, mse, needs, net, section
+from loop import VERSION, Change, Skip, batch, gradients, mse, needs, net, section
 
 
 def compiled(what, **options):
@@ -52,18 +52,24 @@ def compiled_in_place(told):
 
 @section
 def only_inside_a_compiled_function(told):
-    """The model is never seen: what is not known is None, the rest comes from the optimizer."""
+    """The model is never seen: what is not known is None, the rest comes from the optimizer.
+
+    Before torch 2.5 a compiled graph still calls the layers as modules: these are seen.
+    """
     model = net()
     loss_of = compiled(lambda x, y: mse(model, x, y), fullgraph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    told.record("optimizer", orphaned=None, tensors=4)
+    layers = VERSION < (2, 5)
+    told.record("optimizer", orphaned=0 if layers else None, tensors=4)
     for _ in range(3):
         optimizer.zero_grad()
         loss = loss_of(*batch())
         loss.backward()
         before, change = gradients(model.parameters()), Change(model.parameters())
         optimizer.step()
-        told.step(loss=loss.item(), samples=None, grad_norm=before, **change.done())
+        told.step(
+            loss=loss.item(), samples=5 if layers else None, grad_norm=before, **change.done()
+        )
 
 
 @section

@@ -6,6 +6,8 @@ the test compares that with what the probe recorded. Runs on Python 3.8 and torc
 
 import json
 import math
+import os
+import sys
 import threading
 import traceback
 
@@ -40,8 +42,9 @@ class Told:
         self.fields["records"].append(dict(expected, k=kind))
 
     def say(self):
-        """Print it all as one line."""
-        print("@" + json.dumps(self.fields), flush=True)
+        """Print it all as one line, in one piece: other processes may print too."""
+        sys.stdout.flush()
+        os.write(1, ("@" + json.dumps(self.fields) + "\n").encode())
 
 
 def section(function):

@@ -9,8 +9,10 @@ import threading
 
 import torch
 import torch_xla
+import torch_xla.core.xla_model as xm
 from loop import Change, Told, gradients, net
 
+sync = getattr(torch_xla, "sync", None) or xm.mark_step  # torch_xla 2.3 has the latter only
 told = Told("main")
 told.fields["tid"] = threading.get_native_id()
 
@@ -50,7 +52,7 @@ def train(models, device, rounds, parts=1, limit=None, say=False):
                     },
                 )  # fmt: skip
         if device != "cpu":
-            torch_xla.sync()
+            sync()
             for loss in held:
                 loss.item()
 
