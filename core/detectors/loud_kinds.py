@@ -108,7 +108,7 @@ class ImportFailed(ErrorDetector):
         r"|but (?:it is|is|was) not (?:installed|found)|(?:not|isn't) installed|[Pp]lease (?:pip )?install|`?pip install "
         r"|Could not find a version|No matching distribution|ResolutionImpossible|subprocess-exited-with-error"
         r"|Error building extension|Ninja is required|command not found|can't open file"
-        r"|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
+        r"|\bbitsandbytes\b|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
         r"|active drivers \(|[Tt]riton .{0,40}(?:not|requires)|\bapex\b.{0,40}(?:not|install)|_cuda' is not defined"
         r"|Python (?:version )?>=? ?\d\.\d+ is required|requires (?:a different )?Python|supported wheel|no kernel image is available"
         r"|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"

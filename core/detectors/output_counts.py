@@ -22,6 +22,7 @@ _DATASET = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(r"\b(?:over|on|from) (\d[\d,]*) (?:of|out of) (\d[\d,]*) (?:samples|examples|images|sentences|items|rows|questions)\b", re.I)  # fmt: skip
+_SET_OF = re.compile(r"\b(?:on|over|from) (\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,24}?\b(?:test|val\w*|dev|eval\w*|data) ?set\W{1,4}(?:\w+ )?(\d[\d,]*)", re.I)  # fmt: skip
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
@@ -80,6 +81,9 @@ class SamplesEvaluated(OutputDetector):
             part = _PART.search(text)
             if part and _about_evaluation(text):
                 pairs.append((_int(part[1]), _int(part[2]), [line]))
+            scored = _SET_OF.search(text)
+            if scored and _about_evaluation(text):
+                pairs.append((_int(scored[1]), _int(scored[2]), [line]))
             share = _SHARE.search(text)
             if share and _about_evaluation(text):
                 pairs.append((_int(share[2]), _int(share[1]), [line]))
@@ -114,7 +118,7 @@ def _int(text: str) -> int:
 
 _GOES_ON = re.compile(r"^\W*(?:after|then|on|and|now)\b", re.IGNORECASE)
 _PARAMS = re.compile(
-    r"\b(?:model size|params?|parameters|tensors|layer count|weights)\b", re.IGNORECASE
+    r"\b(?:model size|params?|parameters?|tensors|layer count|weights)\b", re.IGNORECASE
 )
 _WHERE = re.compile(
     r"\b(?:before|after|on|in|to|the|cpu|xla|tpu|cuda|gpu|device|move|moving|moved|reference|migrated|original|"

@@ -87,15 +87,22 @@ def fields(text: str) -> tuple[Field, ...]:
                 key = found[-1].key  # 124.4M -> 163.0M: two values of one key
             elif not key and _glued(text, found[-1], between):
                 key = f"{found[-1].key} {found[-1].text}".strip()
-            elif not key and main and _LIST.match(between):
+            elif (
+                not key
+                and main
+                and (
+                    _LIST.match(between)
+                    or (_PLACE.search(found[-1].key) and between.strip() == ":")
+                )
+            ):
                 key = main  # 8.1 (step 100), 2.2 (step 200): the same
         found.append(
             Field(key, number(match[1]), match[1], unit[1] if unit else "", of, match.start())
         )
         if key and not _PLACE.search(key):
             main = key
-        elif ": " in key:
-            main = key.rpartition(": ")[0]  # "nodes: step 1 4012, step 2 8024"
+        elif (rest := _AT.sub("", key)) and rest != key:
+            main = rest  # "nodes: step 1 4012, step 2 8024", "size at step 1: 812"
         before = end
     return tuple(found)
 
@@ -117,6 +124,9 @@ _ARROW = re.compile(r"^\s?\w{0,10}\s*(?:->|→|=>|-->)\s*$")
 #: What may stand between two values of one list; and keys that say where, not what.
 _LIST = re.compile(
     r"^[%\s]{0,3}(?:\([^()]{0,30}\))?\s*[,;]?\s*$|^\)?\s*[,;]\s*(?:\([^()]{0,30}\))?\s*$"
+)
+_AT = re.compile(
+    r"(?:^|[:,]? )(?:(?:at|in|after|for|of) )?(?:the )?(?:\w+ )?(?:step|steps|epoch|epochs|iter|iteration|batch|rank|replica|device|line|at|in|over)$"
 )
 _PLACE = re.compile(
     r"(?:^|\W)(?:step|steps|epoch|epochs|iter|iteration|batch|rank|replica|device|line|size|at|in|over)$"

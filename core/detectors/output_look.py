@@ -201,9 +201,13 @@ _KEY_TRAIN = re.compile(r"\btrain(?:ing)?\b")
 _GRAD_NORM = re.compile(r"\b(?:grad(?:ient)?s? ?-?norm|gnorm|total ?norm|\|grad\|)")
 
 
+#: Keys that stand for a loss by themselves, in lines such as "epoch 1: train 2.31, val 2.28".
+BARE_LOSS = frozenset(("train", "val", "valid"))
+
+
 def is_loss(key: str) -> bool:
     """Whether a key names a loss."""
-    return bool(_LOSS.search(key)) and not _NOT_LOSS.search(key)
+    return key in BARE_LOSS or (bool(_LOSS.search(key)) and not _NOT_LOSS.search(key))
 
 
 def is_score(key: str) -> bool:

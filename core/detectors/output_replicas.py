@@ -231,11 +231,24 @@ class ReplicasApart(OutputDetector):
         return []
 
     @staticmethod
+    def _by_epoch(log: LogLook) -> list[Line]:
+        """Losses of whole epochs, of replicas of one model, that are a tenth apart."""
+        seen: dict[tuple[float, str], dict[str, Reading]] = defaultdict(dict)
+        for r in log.readings(is_loss) if log.having("replica") else ():
+            rank = _REPLICA.search(r.row.text)
+            if rank and rank[1] and r.row.epoch is not None and r.row.step is None:
+                seen[(r.row.epoch, r.field.key)].setdefault(rank[1], r)
+        for values in seen.values():
+            if _apart([r.value for r in values.values()], 0.1):
+                return [r.row.line for r in values.values()]
+        return []
+
+    @staticmethod
     def _averaged(log: LogLook) -> list[Line]:
         """HF Trainer's dictionaries of one epoch, from several replicas, that differ."""
         seen: dict[tuple[float | None, float | None, str], dict[str, Reading]] = defaultdict(dict)
         if not log.having("{'"):
-            return []
+            return ReplicasApart._by_epoch(log)
         for row in log.rows:
             if "{'" not in row.text or row.epoch is None:
                 continue

@@ -7,7 +7,9 @@ import math
 import re
 
 from core.detectors.base import OutputDetector, Sighting, detector
+from core.detectors.output_fields import Field
 from core.detectors.output_look import (
+    BARE_LOSS,
     Line,
     LogLook,
     Reading,
@@ -31,12 +33,21 @@ MIN_RUNNING = 20
 
 def losses(log: LogLook) -> list[Series]:
     """The training losses."""
-    return series(log, is_loss, also=lambda row, f: not is_eval(row, f))
+    return series(log, is_loss, also=lambda row, f: not is_eval(row, f) and _is_value(f))
 
 
 def evaluations(log: LogLook) -> list[Series]:
     """Losses and scores on held-out data."""
-    return series(log, lambda key: is_loss(key) or is_score(key), also=is_eval)
+    return series(
+        log,
+        lambda key: is_loss(key) or is_score(key),
+        also=lambda row, f: is_eval(row, f) and _is_value(f),
+    )
+
+
+def _is_value(field: Field) -> bool:
+    """Not a number of samples: ``train 50000, val 10000``."""
+    return field.key not in BARE_LOSS or "." in field.text
 
 
 def is_flat(found: Series) -> bool:
