@@ -166,7 +166,7 @@ HEALTHY: dict[str, str] = {
     + _falling("{{'loss': {loss:.4f}, 'learning_rate': 2e-04, 'epoch': {i}.1}}", 12),
     "counts of two networks": "number of parameters of the generator: 3,576,704\nnumber of parameters of the discriminator: 2,765,568\n"
     + _falling("step {step} g_loss {loss:.4f} d_loss {acc:.4f}"),
-    "the same count before and after": "params before .to(): 124.4M\nparams after .to(): 124.4M\n"
+    "the same count before and after": "params before the move: 86.1M\nparams after the move: 86.1M\n"
     + _falling("step {step} loss {loss:.4f}"),
     "checkpoints are saved and loaded": (
         "Resuming from checkpoint out/checkpoint-500\n<All keys matched successfully>\n"
