@@ -9,6 +9,8 @@ from loop import VERSION, Change, Skip, batch, gradients, mse, needs, net, secti
 def compiled(what, **options):
     """``torch.compile``, where this torch has it for this Python."""
     needs((2, 1), "torch.compile worth the name")
+    if sys.version_info < (3, 9):
+        raise Skip("torch.compile in threads crashes Python 3.8 now and then, the probe or not")
     if sys.version_info >= (3, 13) and torch.__version__ < "2.6":
         raise Skip("no torch.compile for this Python")
     return torch.compile(what, backend="eager", **options)
