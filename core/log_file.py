@@ -24,9 +24,9 @@ from core.errors import PilotageError
 from core.text import clean
 
 #: Lines kept of the beginning and of the end.
-FIRST_LINES, LAST_LINES = 4_000, 8_000
+FIRST_LINES, LAST_LINES = 3_000, 5_000
 #: Lines between them: those with a telling word, of each word; and those of an even sample.
-PER_WORD, SAMPLED = 400, 4_000
+PER_WORD, SAMPLED = 300, 2_000
 #: Places of a block that are sampled; states kept of a line that was redrawn.
 PER_BLOCK, MAX_STATES = 16, 400
 #: Bytes of one line that are read; of a block; of a file, unpacked.

@@ -30,7 +30,7 @@ CATEGORIES = {
 FIRST_STEPS, LAST_STEPS = 50, 200
 FIRST_LINES, LAST_LINES = 2_000, 5_000
 #: Of these, what an output detector reads: it takes more time over a line than one pattern does.
-FIRST_READ, LAST_READ, READ_CHARS = 500, 1_500, 400_000
+FIRST_READ, LAST_READ, READ_CHARS = 300, 700, 200_000
 #: Longer lines are cut before a pattern sees them.
 MAX_CHARS = 2_000
 #: Steps before which nothing is said about a rate (PyTorch/XLA's metrics analysis: 10).
