@@ -73,13 +73,29 @@ def compiled_at(at: Look) -> list[str]:
 
 
 def read_at(at: Look, steps: list[JSON]) -> list[str]:
-    """The places whose reads were the first to compile their graph.
+    """The places that read: by the probe's own word, else those whose reads compiled a graph.
 
-    Only where a step executes more than once: a read behind the sync compiles nothing, and a
-    report that some other read has left would point at the wrong line.
+    Reports are asked only where a step executes more than once: a read behind the sync compiles
+    nothing, and a report that some other read has left would point at the wrong line.
     """
+    seen = Counter(_short(at, str(s["read_at"])) for s in steps if s.get("read_at"))
+    told = [
+        f"a value is read at {where}, in {times} of the {len(steps)} steps"
+        for where, times in seen.most_common(MAX_PLACES)
+    ]
     total, known = view.per_step(steps, "executes")
     if not known or total / known < 1.5:
-        return []
+        return told
     places = Counter(where for r in reports(at, reads=True) if (where := place(at, r)))
-    return [f"a value is read at {where}" for where, _ in places.most_common(MAX_PLACES)]
+    return told + [
+        f"a value is read at {where}"
+        for where, _ in places.most_common(MAX_PLACES)
+        if where not in seen
+    ]
+
+
+def _short(at: Look, path: str) -> str:
+    """A path as the project's own, without the name of the module's body."""
+    cwd = at.run.started.cwd
+    short = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
+    return short.removesuffix(" in <module>")

@@ -298,7 +298,8 @@ class StepRecord(Record):
     step before, of whatever optimizer; twice if it was called twice on them, once if a closure
     repeated them. ``dt`` is in seconds. Compiles, executions, transfers to the host (the probe's
     own excluded) and ``fallbacks`` by operator are counts of this step, None where the backend
-    counts none.
+    counts none. ``read_at``: the program's line that read a tensor of a lazy device last, by
+    ``item``, ``tolist`` or ``cpu`` (light mode only).
     """
 
     K: ClassVar[str] = "step"
@@ -337,6 +338,7 @@ class StepRecord(Record):
     executes: int | None = _field(_count)
     transfers: int | None = _field(_count)
     fallbacks: Mapping[str, int] | None = _field(_maybe_counts)
+    read_at: str | None = _field(_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,17 @@ def test_a_read_behind_the_sync_is_not_blamed_on_another_line() -> None:
     assert len(attempt(other, cwd=CWD)["transfer_per_step"].evidence) == 1
 
 
+def test_the_probes_own_word_names_a_read_behind_the_sync() -> None:
+    line = each(transfers=1, executes=1, read_at=f"{CWD}/train.py:52 in log")
+    assert attempt(line, cwd=CWD)["transfer_per_step"].evidence[1:] == [
+        "a value is read at train.py:52 in log, in 37 of the 37 steps"
+    ]
+    both = reported(
+        ("value read", READ, [READ]), transfers=1, executes=2, read_at=f"{CWD}/train.py:52 in log"
+    )
+    assert len(attempt(both, cwd=CWD)["transfer_per_step"].evidence) == 2
+
+
 def test_reports_of_any_shape_break_nothing() -> None:
     junk: list[object] = [None, 1, [], {}, [1], [None], "x (y)", "a (b:c)"]
 

@@ -37,7 +37,10 @@ async def faulty(place: Path, program: str, *arguments: str, **more: object) -> 
             "host_sync",
             "transfer_per_step",
             "C4",
-            ("13 in the 13 steps up to step 16", "read at host_sync.py:14 in report"),
+            (
+                "13 in the 13 steps up to step 16",
+                "read at host_sync.py:14 in report, in 13 of the 13 steps",
+            ),
             14,
         ),
         (

@@ -8,10 +8,12 @@ calls it, which would then be ours.
 import functools
 import sys
 
-from . import guard, process, reading, wrapping
+from . import beat, guard, process, reading, wrapping
+from .threads import current
 from .wrapping import MARK, marked, unseen
 
 READS = ("item", "tolist", "cpu")
+MAX_FRAMES = 30
 
 
 def install(torch):
@@ -47,7 +49,10 @@ def _wrap(cls, name, plain):
 
 
 def _note(tensor, result):
-    if not process.backend.lazy(tensor) or tensor.numel() != 1:
+    if not process.backend.lazy(tensor):
+        return
+    _remember_where()
+    if tensor.numel() != 1:
         return
     while isinstance(result, list) and len(result) == 1:  # tolist of a tensor of shape (1,)
         result = result[0]
@@ -55,3 +60,17 @@ def _note(tensor, result):
         result = result.item()
     if isinstance(result, (bool, int, float)):
         reading.told(tensor, float(result))
+
+
+def _remember_where():
+    """The program's own line that reads: the step's record names the last one."""
+    thread = current()
+    if thread.frozen:
+        return
+    frame, left = sys._getframe(1), MAX_FRAMES
+    while frame is not None and left:
+        code = frame.f_code
+        if beat.is_users(code.co_filename):
+            thread.read_at = (code.co_filename, frame.f_lineno, code.co_name)
+            return
+        frame, left = frame.f_back, left - 1

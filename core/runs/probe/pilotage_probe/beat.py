@@ -131,7 +131,7 @@ def _read(frame):
             name = dict.get(frame.f_globals, "__name__")
             if isinstance(name, str):
                 doing = next((word for start, word in DOING if name.startswith(start)), None)
-        if _is_users(path):
+        if is_users(path):
             at = "%s:%d in %s" % (path[-300:], frame.f_lineno or 0, frame.f_code.co_name)
         frame, left = frame.f_back, left - 1
     return doing, at
@@ -145,7 +145,7 @@ _OURS_AND_LIBRARIES = (
 )
 
 
-def _is_users(path):
+def is_users(path):
     if path.startswith(_OURS_AND_LIBRARIES):
         return False
     return "site-packages" not in path and "dist-packages" not in path

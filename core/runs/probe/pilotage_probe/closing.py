@@ -36,7 +36,9 @@ def close(thread):
         "optimizer_n": cycle.known.steps,
         "dt": None if dt is None else round(dt, 6),
         "rss_mb": rss,
+        "read_at": thread.read_at and "%s:%d in %s" % thread.read_at,
     }
+    thread.read_at = None
     fields.update(backends.difference(counters, base))
     if not thread.frozen and cycle.began is None:
         thread.since, thread.base = end, counters

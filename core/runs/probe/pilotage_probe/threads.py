@@ -95,6 +95,7 @@ class Thread:
         self.norm = None  # (result, norm type) of the last torch.nn.utils.get_total_norm
         self.grad_call = None  # (loss, ids of inputs) of the last torch.autograd.grad
         self.asked = deque(maxlen=32)  # scalars whose numbers are known if the program reads them
+        self.read_at = None  # (file, line, function) of the program's last read of the device
         self.snapshot = None  # (step, [id], [host tensor]): parameters after that step
         self.base = None  # counters at the start of the step
         self.since = None  # monotonic start of the step

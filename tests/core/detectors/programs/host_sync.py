@@ -19,5 +19,5 @@ for step, (x, y) in enumerate(tiny.batches(16)):
     loss = torch.nn.functional.cross_entropy(model(x.to(device)), y.to(device))
     loss.backward()
     optimizer.step()
-    report(step, loss)
     torch_xla.sync()
+    report(step, loss)
