@@ -243,7 +243,13 @@ class _Keeper:
             self._stride *= 2
 
     def lines(self) -> list[Line]:
-        """The lines kept, in order."""
+        """The lines kept, in order. Asked once, at the end."""
+        over = self._tail_lines - LAST_LINES
+        if over > 0 and self._tail:  # the first block of the end holds more than is needed
+            start, data, n = self._tail.popleft()
+            parts = data.split(b"\n", over)
+            self._scan(start, b"\n".join(parts[:over]) + b"\n")
+            self._tail.appendleft((start + over, parts[-1], n - over))
         found = list(self._first)
         middle = dict(self._sample) | self._middle
         for no in sorted(middle):
