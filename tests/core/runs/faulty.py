@@ -209,7 +209,10 @@ DRIVER = """
 # Each case runs the program in a fork of this process: torch is loaded only once.
 import builtins, json, os, resource, shutil, signal, sys, traceback
 import torch
-import torch._dynamo  # what a later import would print its warnings for
+try:
+    import torch._dynamo  # optimizers load it, in each case anew otherwise; torch 1.13 has none
+except ImportError:
+    pass
 
 def prepare(case, out):
     what = case.get("place")
