@@ -12,6 +12,7 @@ from core.state_parts import Run
 from tui.panes.line import Line
 from tui.panes.pane import Pane
 from tui.panes.run_notes import metric_words, note_lines
+from tui.panes.run_rows import RunRows
 from tui.panes.run_series import RunSeries, reference_for
 from tui.theme import Palette, palette
 from tui.view import View
@@ -38,6 +39,7 @@ class RunPane(Pane):
         self._plotted: tuple[object, ...] = ()
         self._told: tuple[object, ...] = ()
         self._state_id = 0
+        self._rows: RunRows | None = None
 
     def compose(self) -> ComposeResult:
         """Status line, plot, log."""
@@ -59,7 +61,9 @@ class RunPane(Pane):
         self._draw_plot(run, series, view)
         log = self.query_one(LogView)
         log.empty = "No output yet." if run.running else "The run printed nothing."
-        log.set_lines(run.lines, version=run.run_id, ranks=run.lines.ranks)
+        if self._rows is None or self._rows.lines is not run.lines:
+            self._rows = RunRows(run.lines)
+        log.set_lines(self._rows.follow(), version=run.run_id, ranks=run.lines.ranks)
 
     def _follow(self, run: Run) -> RunSeries:
         series = self._series.setdefault(run.run_id, RunSeries())

@@ -13,6 +13,7 @@ from textual.css.query import NoMatches
 from textual.widget import Widget
 
 from core.errors import PilotageError
+from core.run_lines import LogLine
 from core.state import SessionState
 from tui.actions import ACTIONS, BY_ID
 from tui.feed import LiveFeed
@@ -277,8 +278,8 @@ class CockpitScreen(Operating):
     def on_log_view_line_chosen(self, event: LogView.LineChosen) -> None:
         """Enter on a line of output: all panes to its moment."""
         run = self.view().run
-        if run is not None and event.index < len(run.lines):
-            self.go_to(run.lines[event.index].seq, run.run_id)
+        if run is not None and isinstance(event.line, LogLine):
+            self.go_to(event.line.seq, run.run_id)
 
     def on_diff_view_hunk_chosen(self, event: DiffView.HunkChosen) -> None:
         """Enter on a hunk: all panes to the snapshot that is shown."""

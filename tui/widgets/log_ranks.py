@@ -40,9 +40,9 @@ class LogRanks:
             self._known = known
             self.width = max((cell_len(_shown(name)) for name in known), default=0)
 
-    def follow(self, lines: Sequence[Any], count: int) -> None:
-        """There are ``count`` lines now; fewer than before begins anew."""
-        if count < self._count:
+    def follow(self, lines: Sequence[Any], count: int, anew: bool = False) -> None:
+        """There are ``count`` lines now; fewer than before begins ``anew``."""
+        if anew or count < self._count:
             self._rows, self._seen = [], 0
         self._count = count
         if self.chosen is None:

@@ -31,7 +31,8 @@ _ERROR_CHARS = 400  # characters of a line in which an error is looked for
 class Line(Protocol):
     """What the view needs of a line; ``stream`` is ``stdout`` or ``stderr``.
 
-    A line of one of several ranks also has a ``rank``: the name that stands before it.
+    A line of one of several ranks also has a ``rank``: the name that stands before it. The
+    stream ``gap`` is that of a line which stands for lines that are not there.
     """
 
     @property
@@ -130,10 +131,11 @@ the new lines.
     class LineChosen(Message):
         """Enter or a double click on a line."""
 
-        def __init__(self, view: LogView, index: int) -> None:
+        def __init__(self, view: LogView, index: int, line: Line) -> None:
             super().__init__()
             self.view = view
             self.index = index
+            self.line = line
 
         @property
         def control(self) -> LogView:
@@ -164,6 +166,7 @@ the new lines.
         self._lines: Sequence[Line] = []
         self._version: object = None
         self._count = 0  # lines
+        self._epoch = 0  # of the lines; another one means that they have become others
         self._ranks = LogRanks()
         self._follow = True
         self._seen = 0  # lines that have been in sight, counted from the top
@@ -177,15 +180,20 @@ the new lines.
         """Show these lines; the sequence is kept, not copied, and may grow behind our back.
 
         Args:
-            lines: Anything with a length and an index; items have ``stream`` and ``text``.
+            lines: Anything with a length and an index; items have ``stream`` and ``text``. With a
+                method ``number``, that is the number of the line at an index, from 0; with an
+                ``epoch`` that has changed, lines that were there are others now.
             version: Names the document. The same version again means the same lines, more or fewer
                 of them (a run goes on, a replay steps back); another one starts afresh at the end.
             ranks: The ranks that lines have, in any order; without them none is told apart.
         """
         fresh = version != self._version
-        if not fresh and lines is self._lines and len(lines) == self._count:
+        epoch = getattr(lines, "epoch", 0)
+        same = lines is self._lines and len(lines) == self._count and epoch == self._epoch
+        if not fresh and same:
             return
-        shrunk = len(lines) < self._count
+        shrunk = len(lines) < self._count or epoch != self._epoch
+        self._epoch = epoch
         self._lines, self._version, self._count = lines, version, len(lines)
         if fresh:
             self._widest = 0
@@ -194,7 +202,7 @@ the new lines.
             self.cursor = 0
             self._ranks = LogRanks()
         self._ranks.know(ranks)
-        self._ranks.follow(lines, self._count)
+        self._ranks.follow(lines, self._count, anew=shrunk)
         if fresh or shrunk:
             self.search_again()
         self._grown()
@@ -348,7 +356,8 @@ the new lines.
 
     def action_choose(self) -> None:
         if self.row_count():
-            self.post_message(self.LineChosen(self, self._ranks.line(self.cursor)))
+            index = self._ranks.line(self.cursor)
+            self.post_message(self.LineChosen(self, index, self._lines[index]))
 
     # Rows.
 
@@ -370,7 +379,9 @@ the new lines.
             sign = "!" if self.ascii else "▌"
             style = base + ink(self.get_component_rich_style("log--stderr"))
         mark = " "
-        if is_error(line.text):
+        if line.stream == "gap":
+            style = base + ink(self.look("muted"))
+        elif is_error(line.text):
             mark = "x" if self.ascii else "✗"
             style = base + ink(self.get_component_rich_style("log--error"))
         if here:
@@ -378,7 +389,7 @@ the new lines.
         gutter = f"{mark}"
         number = ""
         if self.numbers:
-            number = f"{at + 1:>{len(str(self._count))}} "
+            number = f"{self._number(at) + 1:>{len(str(self._number(self._count - 1) + 1))}} "
         rank = ""
         if self._ranks.width and self._ranks.chosen is None:
             rank = self._ranks.label(line) + ("|" if self.ascii else "│")
@@ -394,6 +405,10 @@ the new lines.
         if left >= width:
             return [Segment(fit("", width), base)]
         return self.mark_cut(head + paint(text, spans, x, width - left, style), x, width)
+
+    def _number(self, index: int) -> int:
+        number = getattr(self._lines, "number", None)
+        return number(index) if number is not None else index
 
     def draw_empty(self, y: int, width: int) -> list[Segment]:
         text = f"  {self.empty}" if y == 0 else ""
