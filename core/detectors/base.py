@@ -62,6 +62,10 @@ class Look:
         self.state = state
         self.run = run
 
+    def has_open(self, detector: str) -> bool:
+        """Whether a finding of this detector is on record for the run."""
+        return f"{self.run.run_id}.{detector}" in self.state.findings
+
     @cached_property
     def first(self) -> list[JSON]:
         """The first steps."""

@@ -92,8 +92,18 @@ class Recompiles(Detector):
         if not evidence and not lines:
             return None
         tpu = view.record(at.run, "tpu") is not None
-        if steps and sized_by_data(steps):
-            return None  # the operator is the cause, and aten_fallback says so
+        if by_data := sized_by_data(steps):
+            # One fault, the shape that the operator makes: Fallback leaves it to us unless it has
+            # spoken already, where shapes came back often at first and compiled seldom.
+            if at.has_open(Fallback.NAME):
+                return None
+            return Sighting(
+                "the graph is compiled again in every step",
+                [*evidence, *_operators(at), *compiled_at(at), *lines],
+                f"The size of what {by_data[0].removeprefix('aten::')} gives depends on the data: "
+                "weight or mask with torch.where instead, so that every shape is fixed.",
+                threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
+            )
         return Sighting(
             "the graph is compiled again in every step",
             evidence + (compiled_at(at) if evidence else []) + lines,
@@ -102,6 +112,13 @@ class Recompiles(Detector):
             + (", a float learning rate too (TorchTPU compiles for each value)." if tpu else "."),
             threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps, or {EARLY_STEPS} in a row",
         )
+
+
+def _operators(at: Look) -> list[str]:
+    """The operators that run on the host, most often called first, in words."""
+    ops = view.fallbacks([view.record(at.run, "finish") or {}])
+    ops = ops or view.fallbacks(at.first) or view.fallbacks(at.last)
+    return [f"{op}: {n} times" for op, n in sorted(ops.items(), key=lambda item: -item[1])[:10]]
 
 
 def compiling(at: Look) -> tuple[list[JSON], list[str]]:
@@ -340,26 +357,19 @@ class Fallback(Detector):
 
     def look(self, at: Look) -> Sighting | None:
         """See :meth:`Detector.look`."""
-        ops = view.fallbacks([view.record(at.run, "finish") or {}])
-        ops = ops or view.fallbacks(at.first) or view.fallbacks(at.last)
+        evidence = _operators(at)
         lines = at.matching(self._LINE, 2)
-        if not ops and not lines:
+        if not evidence and not lines:
             return None
-        most = sorted(ops.items(), key=lambda item: -item[1])[:10]
-        evidence = [f"{op}: {n} times" for op, n in most]
-        steps, compiled = compiling(at)
-        by_data = sorted(set(ops) & SIZED_BY_DATA)
-        if by_data and sized_by_data(steps):
-            evidence += compiled
-        next_step = (
-            f"The size of what {by_data[0].removeprefix('aten::')} gives depends on the data: "
-            "weight or mask with torch.where instead, so that every shape is fixed."
-            if by_data
-            else "Replace the operator by ones that XLA lowers, or move it out of the training step."
-        )
+        by_data = [op for op in SIZED_BY_DATA if any(e.startswith(op + ":") for e in evidence)]
+        if evidence and len(by_data) == len(evidence):
+            # Whether each step compiles because of them shows only later; then that is the fault.
+            waiting = at.run.running and not window(at)
+            if waiting or compiling(at)[0] or at.has_open(Recompiles.NAME):
+                return None
         return Sighting(
             "an operator runs on the host instead of the device",
             evidence + lines,
-            next_step,
+            "Replace the operator by ones that XLA lowers, or move it out of the training step.",
             threshold="any aten::* counter but aten::_local_scalar_dense",
         )

@@ -37,13 +37,19 @@ def test_a_graph_that_grows_is_told_from_one_that_changes() -> None:
     assert len(attempt(each(compiles=1, compile_s=0.5), count=20)["recompile"].evidence) == 1
 
 
-def test_compiling_because_of_an_operator_sized_by_the_data_is_that_operators_finding() -> None:
+def test_compiling_because_of_an_operator_sized_by_the_data_is_one_finding() -> None:
     masked = each(compiles=1, compile_s=0.1, transfers=3, fallbacks={"aten::nonzero": 3})
     found = attempt(masked, count=20)
-    assert kinds(found) == {("aten_fallback", "C5")}
-    finding = found["aten_fallback"]
-    assert "compilations: 17 in the 17 steps up to step 20" in finding.evidence[1]
+    assert kinds(found) == {("recompile", "C4")}
+    finding = found["recompile"]
+    assert "compilations: 17 in the 17 steps up to step 20" in finding.evidence[0]
+    assert finding.evidence[1] == "aten::nonzero: 60 times"
     assert "depends on the data" in finding.next_step
+
+
+def test_an_operator_sized_by_the_data_whose_sizes_come_back_is_only_a_fallback() -> None:
+    masked = each(compiles=0, transfers=3, fallbacks={"aten::nonzero": 3})
+    assert kinds(attempt(masked, count=20)) == {("aten_fallback", "C5")}
 
 
 def test_another_operator_does_not_explain_compiling() -> None:

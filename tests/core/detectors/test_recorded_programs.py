@@ -50,9 +50,8 @@ def test_a_mask_that_sizes_the_batch_is_one_finding_though_it_reads_and_recompil
     played = load("masked_loss")
     assert played.seen == {("aten_fallback", "C5")}
     assert played.opened["aten_fallback"].evidence[0].startswith("aten::nonzero: ")
-    assert "torch.where" in played.opened["aten_fallback"].next_step
     steps = played.run.steps[3:]
-    assert sum(step["compiles"] > 0 for step in steps) / len(steps) > 0.5
+    assert 0.3 < sum(step["compiles"] > 0 for step in steps) / len(steps) < 0.6
     assert all(step["transfers"] for step in steps)
 
 
