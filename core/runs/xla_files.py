@@ -33,7 +33,7 @@ METRICS_EVERY_S = 30.0
 
 _DEBUG = ("PT_XLA_DEBUG_LEVEL", "PT_XLA_DEBUG", "PT_XLA_DEBUG_FILE")
 FILE = "xla-debug.txt"
-_PROBE = "/pilotage_probe/"
+_PROBES = ("/pilotage_probe/", "<pilotage probe", "pilotage probe>")  # files its frames name
 
 
 def debug_env(directory: Path, env: Mapping[str, str], mode: Mode | None) -> dict[str, str]:
@@ -136,7 +136,7 @@ class XlaFiles:
         if not isinstance(signal, CompileReport) or signal.kind == "execution":
             return []
         # Hooks of our probe stand between the program and the library: they are nobody's lines.
-        frames = [frame for frame in signal.frames if _PROBE not in frame.file]
+        frames = [f for f in signal.frames if not any(name in f.file for name in _PROBES)]
         at = next((str(frame) for frame in frames if not frame.installed), "")
         if signal.kind == "compilation":
             self._compiles += 1
