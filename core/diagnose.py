@@ -82,7 +82,7 @@ def unread(name: str, error: PilotageError) -> JSON:
 def _error(look: LogLook) -> list[tuple[ErrorDetector, Sighting]]:
     if look.ending.kind != "error":
         return []
-    found = DETECTORS[speaker(look.ending.error).NAME]
+    found = DETECTORS[speaker(look.ending.error, look.ending.frames).NAME]
     assert isinstance(found, ErrorDetector)
     return [(found, found.sighting(look, look.ending))]
 

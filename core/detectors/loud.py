@@ -69,6 +69,9 @@ class ErrorDetector(Detector):
 
     SILENT = False
     PATTERN: ClassVar[str] = ""
+    #: Calls by which an error is of this kind, and the kinds whose words give way to them.
+    FRAMES: ClassVar[str] = ""
+    OVER: ClassVar[tuple[str, ...]] = ()
     TITLE: ClassVar[str] = ""
     NEXT: ClassVar[str] = ""
     #: Its words stand in many errors, so another kind that fits the lines below comes first.
@@ -79,7 +82,7 @@ class ErrorDetector(Detector):
         if not failed(at):
             return None
         words = LastWords(at)
-        if speaker(words.error) is not type(self):
+        if speaker(words.error, "\n".join(words.traceback[:-1])) is not type(self):
             return None
         tail = [t for t in words.traceback if t.strip()][-6:]
         return Sighting(
@@ -91,7 +94,7 @@ class ErrorDetector(Detector):
     def read(self, log: LogLook) -> Sighting | None:
         """The same of a saved log, which has only its text to say that it failed."""
         end = log.ending
-        if end.kind != "error" or speaker(end.error) is not type(self):
+        if end.kind != "error" or speaker(end.error, end.frames) is not type(self):
             return None
         return self.sighting(log, end)
 
@@ -131,11 +134,28 @@ def how_it_ended(at: Look) -> str:
 KINDS: list[type[ErrorDetector]] = []
 
 
-def speaker(error: str) -> type[ErrorDetector]:
+_WORDLESS = re.compile(r"(?:\w+\.)*\w+(?:Error|Exception):?")
+#: Words that no call makes mean something else.
+_CAUSE_SAID = re.compile(r"CUDA|cuda|NCCL|nvidia", re.IGNORECASE)
+
+
+def speaker(error: str, frames: str = "") -> type[ErrorDetector]:
     """The kind an error's words belong to; the last of the kinds takes what no other does.
 
-    The exception's own line decides if it can, then the lines that follow it.
+    The exception's own line decides if it can, then the lines that follow it. ``frames`` is what
+    led to it: an assertion without words is told by the line that failed, and words that many
+    calls give (an operator that is missing, a device that does not fit) by the call.
     """
+    found = _by_words(error)
+    if found is KINDS[-1] and _WORDLESS.fullmatch(error.strip()) and frames:
+        found = _by_words(frames.splitlines()[-1].strip())
+    if not frames or _CAUSE_SAID.search(error.split("\n", 1)[0]):
+        return found
+    called = (c for c in KINDS if found.NAME in c.OVER and re.search(c.FRAMES, frames))
+    return next(called, found)
+
+
+def _by_words(error: str) -> type[ErrorDetector]:
     for words, generic in ((error.split("\n", 1)[0], False), (error, True)):
         for cls in KINDS:
             if cls.PATTERN and (generic or not cls.GENERIC) and re.search(cls.PATTERN, words):

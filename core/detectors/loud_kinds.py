@@ -147,14 +147,20 @@ class RestoreFailed(ErrorDetector):
 
     NAME, CATEGORY = "restore_error", "C3"
     SOURCE = "public case restore_error (huggingface/transformers#4963)"
+    FRAMES = (
+        r"torch[/\\.]serialization|torch\.(?:load|save)\(|_rebuild_\w*tensor|\b_?(?:load|restore|save)_(?:checkpoint|state_dict|pretrained|optimizer\w*)\b"
+        r"|xm\.save\(|xser\.(?:load|save)\(|distributed[/\\.](?:_shard[/\\.])?checkpoint|distributed_checkpoint|safetensors"
+    )
+    OVER = ("cuda_assumed", "operator_missing", "dtype_error", "lazy_runtime_error", "library_error", "error")  # fmt: skip
     PATTERN = (
-        r"don't know how to restore data location|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
+        r"don't know how to restore data location|Attempting to deserialize object on (?!a CUDA)|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
         r"|[Ww]eights[ _]only load failed|PytorchStreamReader|SafetensorError|deserializing header|InvalidHeader"
         r"|Missing key\(s\) in state_dict|[Uu]nexpected key\(s\) in state_dict|size mismatch for \S+:"
         r"|loaded state dict (?:has|contains)|invalid (?:python )?storage|doesn't have storage|access (?:the )?storage|XLATensorImpl|[Tt]ensors? share memory"
         r"|Ran out of input|invalid load key|persistent[_ ]id|cannot pickle|[Cc]an't pickle|inline_container\.cc"
         r"|[Cc]heckpoint .{0,60}(?:corrupt|not found|incomplete|truncat|invalid|mismatch)|unexpected pos \d+"
         r"|(?:Failed|Unable) to (?:load|restore|save|read|write) .{0,40}(?:checkpoint|state|weights)|(?:Missing|no) shard"
+        r"|Could not run 'aten::(?:empty|_?to\b|_to_copy|copy|_copy_from|set_)\S*' with arguments from the 'XLA"
         r"|KeyError: .{0,80}(?:\.weight|\.bias|_state|state_dict|checkpoint)|CheckpointException|tree structures? .{0,30}(?:not match|mismatch)|rendezvous.{0,30}(?:save|checkpoint)"
     )
     TITLE = "a checkpoint can't be written or restored"
@@ -203,6 +209,24 @@ class NotANumber(ErrorDetector):
     NEXT = (
         "Compare with the reference in float32 at this step: look for masks filled with a "
         "dtype's minimum, a lost clip, or bf16 where float32 was."
+    )
+
+
+@detector
+class ValuesApart(ErrorDetector):
+    """The program itself compared values, and they are not what they should be."""
+
+    NAME, CATEGORY = "values_differ", "C5"
+    SOURCE = "messages of torch.testing, numpy.testing and unittest; allclose in an assertion"
+    PATTERN = (
+        r"[Tt]ensor-likes are not (?:close|equal)|not close to|not (?:almost )?equal to tolerance|Mismatched elements"
+        r"|allclose\(|not (?:less|greater) than (?:or equal to )?[\d.]+(?:e-?\d+)?|!= .{0,40} within \S+ (?:delta|places)"
+        r"|\b(?:outputs?|results?|logits?|loss(?:es)?|gradients?|values?)\b (?:do(?:es)? not|don't|doesn't) (?:match|agree)|\b(?:outputs?|results?|logits?|losses|gradients?) (?:mismatch|differ)"
+    )
+    TITLE = "values on the device are not those that were expected"
+    NEXT = (
+        "Compare module by module with the CPU in float32, at the highest matmul precision; the "
+        "first that differs names the operator."
     )
 
 
@@ -282,6 +306,11 @@ class LibraryError(ErrorDetector):
 
     NAME, CATEGORY = "library_error", "C3"
     SOURCE = "messages of Lightning, accelerate, transformers and torch's own wrappers"
+    FRAMES = (
+        r"mesh_reduce|transformers[/\\.]\w*trainer|(?:pytorch_)?lightning[/\\.]|accelerate[/\\.]\w|fairseq[/\\.]|deepspeed[/\\.]"
+        r"|peft[/\\.]|\btrl[/\\.]|diffusers[/\\.]|\btimm[/\\.]|optimum[/\\.]|Trainer\.\w+\(|trainer\.(?:train|fit|evaluate|predict)\("
+    )
+    OVER = ("error",)
     PATTERN = (
         r"MisconfigurationException|accelerate.{0,60}(?:not|un)|(?:FSDP|DDP|DistributedDataParallel|FullyShardedDataParallel|DeepSpeed)"
         r"|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
@@ -303,5 +332,5 @@ class UnknownError(ErrorDetector):
 KINDS[:] = [
     VmemExhausted, HbmExhausted, HostExhausted, OutOfMemory, ChipHeld, ImportFailed, RuntimeMissing,
     RestoreFailed, CudaAssumed, NotLowered, WrongDtype, TracingFailed, LazyError, NotANumber,
-    LibraryError, UnknownError,
+    ValuesApart, LibraryError, UnknownError,
 ]  # fmt: skip

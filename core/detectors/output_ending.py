@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 TRACEBACK = "Traceback (most recent call last)"
 #: Lines kept of an error: its exception and what it says.
 ERROR_LINES = 20
+#: Lines before an exception that are read for the calls it came by; of them without a header.
+FRAME_LINES, QUOTED_LINES = 60, 6
 #: Longest traceback that is read, in lines.
 BLOCK_LINES = 400
 
 _PREFIX = re.compile(
-    r"^(?:\[?(?:rank|default)\s?\d+\]?:\s?|\([A-Za-z_]\w* (?:pid|rank)=\d+[^)]{0,60}\)\s|\[\d{1,4}\]:\s?"
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S{7,40} \[\d{1,4}\] |\[?(?:rank|default)\s?\d+\]?:\s?|\([A-Za-z_]\w* (?:pid|rank)=\d+[^)]{0,60}\)\s|\[\d{1,4}\]:\s?"
     r"|\d+:\s(?=Traceback|\s+File|[A-Z]\w+Error)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,10}\s(?=Traceback|\s*File \"|\s{2,}|(?:\w+\.)*[A-Z]\w+(?:Error|Exception)\b)"
     r"|>{1,3}\s|\s{1,12}(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception): )|\S{1,120}\.py:\d{1,6}:\s(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception):)"
@@ -28,7 +30,7 @@ _PREFIX = re.compile(
 )
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Conflict|"
-    r"NotFound|NotSupported|Unsupported|Failure|Fault|Warning))(?=:|$| \()(.*)"
+    r"NotFound|NotSupported|Unsupported|Failure|Fault|Warning)|Exception(?=:))(?=:|$| \()(.*)"
 )
 #: After a traceback any dotted name in this place is the exception's.
 _NAMED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?=:|$)(.*)")
@@ -93,6 +95,10 @@ _PROGRESS = re.compile(
     r"|\bsaved? (?:model |final )?(?:checkpoint|model)\b|^Successfully (?:installed|built)\b", re.IGNORECASE
 )  # fmt: skip
 _NOT_PROGRESS = re.compile(r"^wandb:|^\s|\bfail|\berror\b|it/s\]|s/it\]|Error\b", re.IGNORECASE)
+#: A line of a program, as an interpreter, a notebook or a traceback cut short shows it.
+_CODE = re.compile(
+    r"^\s+\S|^\S*-{2,}>|^>>>|^\s*File \"|^In \[\d+\]|^[\w.]+(?: = [\w.]+)?\(.{0,200}\)\s*$"
+)
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)')
 _FOREIGN = ("site-packages", "dist-packages", "/lib/python", "pilotage_probe", "<frozen ")
 
@@ -104,13 +110,14 @@ class Ending:
     ``kind``: ``error``, ``killed`` (by the kernel, without a word of the program),
     ``interrupted`` (by a person) or empty. ``error`` is the text the patterns of errors are
     tried on; ``lines`` are indices of the lines that show it; ``place`` is the project's own
-    innermost frame.
+    innermost frame; ``frames`` is the text that leads to the error, which names the calls.
     """
 
     kind: str = ""
     error: str = ""
     lines: list[int] = field(default_factory=list)
     place: str = ""
+    frames: str = ""
 
 
 @dataclass(slots=True)
@@ -137,7 +144,7 @@ def ending_of(texts: list[str], cwd: str = "") -> Ending:
     strong = [m for m in errors if not m.weak]
     if strong or errors:
         said = _speaking(strong or errors)
-        return Ending("error", said.error, _shown(lines, said), said.place)
+        return Ending("error", said.error, _shown(lines, said), said.place, _frames(lines, said))
     last = final[-1]
     return Ending(last.kind, last.error, _shown(lines, last), last.place)
 
@@ -148,6 +155,19 @@ def _speaking(marks: list[_Mark]) -> _Mark:
         if not _WRAPPER.search(mark.error.split("\n", 1)[0]):
             return mark
     return marks[-1]
+
+
+def _frames(lines: list[str], mark: _Mark) -> str:
+    """What stands before the exception's own line: its frames, or code quoted without them."""
+    at = next((i for i in range(mark.start, mark.end) if mark.error.startswith(lines[i])), None)
+    if not mark.error or at is None:
+        return ""
+    if at > mark.start:
+        return "\n".join(lines[max(mark.start, at - FRAME_LINES) : at])
+    start = at
+    while start > max(0, at - QUOTED_LINES) and _CODE.search(lines[start - 1]):
+        start -= 1
+    return "\n".join(lines[start:at])
 
 
 def _shown(lines: list[str], mark: _Mark) -> list[int]:
