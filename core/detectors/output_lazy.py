@@ -1,261 +1,20 @@
-"""Lazy execution as the output shows it: compilations, reads by the host, operators on the host.
+"""Lazy execution as the output shows it: reads by the host, operators on the host, slow graphs.
 
 Thresholds are those of PyTorch/XLA's own metrics analysis and troubleshooting guide.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 
 from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
-from core.detectors.lazy import MAX_COMPILE_S, MAX_RATE
-from core.detectors.output_fields import clock, durations
+from core.detectors.lazy import MAX_RATE
 from core.detectors.output_look import LogLook
+from core.detectors.output_rates import Found, evidence_of, frequent, rate_of
 from core.detectors.output_series import series
-from core.readings.xla_signals import ProfilerWarning
 
-_Found = list[tuple[int, str]]
-
-
-def _evidence(found: _Found, limit: int = 5) -> tuple[list[str], tuple[int, ...]]:
-    shown: dict[int, str] = {}
-    for no, text in found:
-        shown.setdefault(no, text.strip()[:400])
-    items = list(shown.items())[:limit]
-    return [text for _, text in items], tuple(no for no, _ in items)
-
-
-def _frequent(log: LogLook, metric: str) -> _Found:
-    """The profiler's last complaint of a metric's rate, if it was not over soon after."""
-    warned = [
-        (no, w) for no, w in log.xla.warnings if w.kind == "too frequent" and w.metric == metric
-    ]
-    if not warned:
-        return []
-    no, last = max(warned, key=lambda item: item[1].steps or 0)
-    if (last.per_step or 0) <= MAX_RATE:
-        return []
-    steps = [r.step for r in log.rows if r.step is not None and r.line.no > no]
-    if steps and last.steps and max(steps) > 4 * last.steps and len(steps) >= MIN_STEPS:
-        return []  # it was the warm-up: many steps passed since without a complaint
-    return [(no, last.text)]
-
-
-def _rate(log: LogLook, count: int | None, steps: int | None) -> float | None:
-    """Counts per step, where there are steps enough to speak of a rate."""
-    if not count or not steps or steps < MIN_STEPS:
-        return None
-    return count / steps
-
-
-_LIMIT = re.compile(r"(?:recompile_limit|cache_size_limit|accumulated_recompile_limit)\b.{0,20}(?:reach|hit|\(\d+\))|hit (?:config\.)?(?:recompile_limit|cache_size_limit)")  # fmt: skip
-_AGAIN = re.compile(
-    r"\b(?:recompil(?:ing|ed|ation|es)|re-compil\w+|new graph (?:hash|compiled)|graph (?:hash )?changed|uncached compile)\b",
-    re.IGNORECASE,
-)
-_AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
-_FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
-_COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs)$")  # fmt: skip
-_IN_STEPS = re.compile(r"\b(\d{1,9}) (?:new )?(?:graphs? |programs? |times )?(?:were |are )?(?:re)?compil\w* (?:in|during|over|for|after) (\d{1,9}) (?:steps|iterations|batches)", re.I)  # fmt: skip
 _EACH_STEP = re.compile(r"(?:_local_scalar_dense|transfers?\b|\.item\(\)|host reads?|host syncs?|device[- ]to[- ]host\w*).{0,40}?(\d{1,6}(?:\.\d+)?) ?(?:times |x |transfers )?(?:per|each|every|/|a) ?(?:train\w* )?step", re.I)  # fmt: skip
-#: Compilations of one function that are more than its shapes at start and end explain. Ours.
-MANY_COMPILES = 5
-
-
-@detector
-class CompilesAgain(OutputDetector):
-    """The graph is compiled in about every step."""
-
-    NAME, CATEGORY = "recompile", "C4"
-    SOURCE = (
-        "PyTorch/XLA metrics analysis: CompileTime too frequent, > 0.5 a step after 10 steps; JAX's and "
-        "torch.compile's own complaints; 5 compilations of one function after another (ours)"
-    )
-    SAME_FAULT = ("recompile",)
-    MEASURED = ("compiles",)
-
-    def read(self, log: LogLook) -> Sighting | None:
-        """See :meth:`OutputDetector.read`."""
-        found = _frequent(log, "CompileTime") or self._counted(log) or self._said(log)
-        if not found:
-            return None
-        evidence, at = _evidence(found)
-        return Sighting(
-            "the graph is compiled again and again",
-            evidence,
-            "Give every batch the same shapes (pad to a fixed length, weight instead of "
-            "indexing with a mask) and keep changing Python numbers out of the graph.",
-            threshold=f"> {MAX_RATE:g} a step after {MIN_STEPS} steps",
-            at=at,
-        )
-
-    @staticmethod
-    def _counted(log: LogLook) -> _Found:
-        xla = log.xla
-        for name in ("CompileTime", "UncachedCompile"):
-            count = xla.samples(name) if name == "CompileTime" else xla.count(name)
-            rate = _rate(log, count, xla.steps)
-            if rate is not None and rate > MAX_RATE:
-                metric, counter = xla.metrics.get(name), xla.counters.get(name)
-                if metric:
-                    return [(metric[0], f"{metric[1].text} (in {xla.steps} steps)")]
-                if counter:
-                    return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
-        later = [c for c in xla.compiles if c[1] >= MANY_COMPILES]  # after the warm-up
-        if len(later) >= 3 and all(b[1] > a[1] for a, b in itertools.pairwise(later)):
-            return [(no, f"CompileTime: {count} compilations so far") for no, count in later[-3:]]
-        fresh, cached = xla.count("UncachedCompile") or 0, xla.count("CachedCompile")
-        if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
-            pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
-            return [(no, signal.text) for no, signal in pair]
-        for line in log.having("compil"):
-            m = _IN_STEPS.search(line.text)
-            if m and int(m[2]) >= MIN_STEPS and int(m[1]) > MAX_RATE * int(m[2]):
-                return [(line.no, line.text)]
-        for r in log.readings(lambda key: bool(_COMPILES.search(key))):
-            if (r.row.step or 0) >= MIN_STEPS and r.value > MAX_RATE * (r.row.step or 0):
-                return [(r.row.line.no, r.row.text)]
-        for found in series(log, lambda key: bool(_COMPILES.search(key))):
-            steps, values = found.span, found.values
-            rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
-            rest = values[2:]  # the first two steps compile in a healthy run
-            each = len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
-            if rising or each:
-                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
-        return []
-
-    @staticmethod
-    def _said(log: LogLook) -> _Found:
-        limit = log.matching(_LIMIT, 2, "_limit")
-        if limit:
-            return [(line.no, line.text) for line in limit]
-        by_frame: dict[str, list[tuple[int, str, str]]] = {}
-        for no, report in log.xla.reports:
-            if report.kind == "compilation" and report.user_frame:
-                text = f"compiled at {report.user_frame}: {report.cause}"
-                by_frame.setdefault(str(report.user_frame), []).append(
-                    (no, text, report.graph_hash)
-                )
-        for items in by_frame.values():
-            if len({h for _, _, h in items}) >= MANY_COMPILES:
-                return [(no, text) for no, text, _ in items]
-        named: dict[str, _Found] = {}
-        again: _Found = []
-        for line in log.having("compil", "new graph", "graph changed", "graph hash"):
-            m = _FINISHED.search(line.text)
-            if m and (m[1] or m[2]):
-                named.setdefault(m[1] or m[2], []).append((line.no, line.text))
-            if _AGAIN.search(line.text) and not _AGAIN_NOT.search(line.text):
-                again.append((line.no, line.text))
-        most = max(named.values(), key=len, default=[])
-        if len(most) >= MANY_COMPILES:
-            return most
-        return again if len(again) >= 3 else []
-
-
-_COMPILE_WORD = re.compile(r"\b(?:re)?compil(?:e|ed|es|ing|ation|ations)\b|\bcompile_time\b|\bcompile time\b", re.I)  # fmt: skip
-_COMPILE_NOT = re.compile(r"\b(?:expected|estimate|timeout|limit|up to|may take|can take|cache|total|budget|flags?|kernel|extension|ninja|cuda|g\+\+|gcc|build)\b|\bETA\b|\belapsed\b", re.I)  # fmt: skip
-_ALARM = re.compile(r"slow_operation_alarm|Very slow compile")
-_BAR_DONE = re.compile(r"(\d+)/(\d+) \[([\d:]+)<")
-
-
-@detector
-class CompilesSlowly(OutputDetector):
-    """A compilation takes very long, or most of the time."""
-
-    NAME, CATEGORY = "compile_too_slow", "C4"
-    SOURCE = (
-        "PyTorch/XLA metrics analysis: one compilation > 300 s (pytorch/xla#4203); XLA's own alarm; and, "
-        "ours, compilations of > 300 s together that are more than half of the run (#6614)"
-    )
-    SAME_FAULT = ("recompile",)
-    MEASURED = ("compile_s",)
-
-    def read(self, log: LogLook) -> Sighting | None:
-        """See :meth:`OutputDetector.read`."""
-        found = self._warned(log) or self._share(log) or self._said(log)
-        if not found:
-            return None
-        evidence, at = _evidence(found)
-        return Sighting(
-            "compiling takes very long",
-            evidence,
-            "Look for a loop that is traced into one graph; end the graph inside it with "
-            "torch_xla.sync(), and keep shapes fixed.",
-            threshold=f"one > {MAX_COMPILE_S:g} s, or more than half of the run",
-            at=at,
-        )
-
-    @staticmethod
-    def _warned(log: LogLook) -> _Found:
-        slow: list[tuple[int, ProfilerWarning]] = [
-            (no, w)
-            for no, w in log.xla.warnings
-            if w.kind == "too slow" and w.metric == "CompileTime"
-        ]
-        found = [(no, w.text) for no, w in slow]
-        alarms = [
-            (x.no, x.text)
-            for x in log.matching(_ALARM, 3, "slow_operation_alarm", "very slow compile")
-        ]
-        return found or (alarms if any("Very slow compile" in t for _, t in alarms) else [])
-
-    @staticmethod
-    def _share(log: LogLook) -> _Found:
-        found = log.xla.metrics.get("CompileTime")
-        if found is None or found[1].unit != "s" or not found[1].accumulator:
-            return []
-        total, metric = found[1].accumulator, found[1]
-        text = metric.text
-        longest = max((v for _, v in metric.percentiles), default=0.0)
-        if longest > MAX_COMPILE_S or total / max(metric.total_samples or 1, 1) > MAX_COMPILE_S:
-            return [(found[0], text)]
-        if total <= MAX_COMPILE_S:
-            return []
-        executed = log.xla.metrics.get("ExecuteTime")
-        whole = (
-            total + (executed[1].accumulator or 0.0)
-            if executed and executed[1].unit == "s"
-            else 0.0
-        )
-        shown = [(found[0], text)]
-        for line in log.having("it]", "it/s"):
-            if m := _BAR_DONE.search(line.text):
-                if clock(m[3]) >= total:
-                    whole = clock(m[3])
-                    shown = [(found[0], text), (line.no, line.text)]
-        return shown if whole and total > 0.5 * whole else []
-
-    @staticmethod
-    def _said(log: LogLook) -> _Found:
-        found = []
-        for line in log.having("compil"):
-            text = line.text
-            if (
-                not _COMPILE_WORD.search(text)
-                or _COMPILE_NOT.search(text)
-                or "pt-xla-profiler" in text
-            ):
-                continue
-            where = _COMPILE_WORD.search(text)
-            assert where is not None
-            near = text[max(0, where.start() - 60) : where.end() + 80]
-            if "<" in near and "it" in near:
-                continue
-            if any(MAX_COMPILE_S < s < 7 * 86400 for s in _plain(near)):
-                found.append((line.no, text))
-        return found
-
-
-def _plain(text: str) -> list[float]:
-    """Durations with a unit; a bare clock such as 12:40 may be the time of day."""
-    return durations(
-        re.sub(r"\d{1,4}[-/]\d{1,2}[-/]\d{1,4}|\d{1,2}:\d{2}:\d{2}(?:[.,]\d+)?", " ", text)
-    )
-
-
 _READ = re.compile(r"\b(?:transfers? (?:from|to) (?:device|host|server)|device[- ]to[- ]host|d2h|host reads?|host syncs?|local scalar dense|item calls)\b")  # fmt: skip
 
 
@@ -270,10 +29,10 @@ class ReadsEachStep(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        found = _frequent(log, "TransferFromDeviceTime") or self._counted(log) or self._reports(log)
+        found = frequent(log, "TransferFromDeviceTime") or self._counted(log) or self._reports(log)
         if not found:
             return None
-        evidence, at = _evidence(found)
+        evidence, at = evidence_of(found)
         return Sighting(
             "the host reads tensors in every step",
             evidence,
@@ -284,14 +43,14 @@ class ReadsEachStep(OutputDetector):
         )
 
     @staticmethod
-    def _counted(log: LogLook) -> _Found:
+    def _counted(log: LogLook) -> Found:
         xla = log.xla
-        rate = _rate(log, xla.samples("TransferFromDeviceTime"), xla.steps)
+        rate = rate_of(log, xla.samples("TransferFromDeviceTime"), xla.steps)
         if rate is not None and rate > MAX_RATE:
             no, metric = xla.metrics["TransferFromDeviceTime"]
             return [(no, f"{metric.text} (in {xla.steps} steps)")]
         reads = xla.counters.get("aten::_local_scalar_dense")
-        rate = _rate(log, reads[1].value if reads else None, xla.steps)
+        rate = rate_of(log, reads[1].value if reads else None, xla.steps)
         if reads and rate is not None and rate > MAX_RATE:
             return [(reads[0], f"{reads[1].text} (in {xla.steps} steps)")]
         for line in log.having("step"):
@@ -307,9 +66,9 @@ class ReadsEachStep(OutputDetector):
         return []
 
     @staticmethod
-    def _reports(log: LogLook) -> _Found:
+    def _reports(log: LogLook) -> Found:
         counts: Counter[str] = Counter()
-        found: dict[str, _Found] = {}
+        found: dict[str, Found] = {}
         for no, report in log.xla.reports:
             if report.kind != "compilation" and report.cause_kind == "value read":
                 where = str(report.user_frame or "")
@@ -359,7 +118,7 @@ class RunsOnHost(OutputDetector):
                         found.append((line.no, line.text))
         if not found:
             return None
-        evidence, at = _evidence(found)
+        evidence, at = evidence_of(found)
         return Sighting(
             "an operator runs on the host instead of the device",
             evidence,
@@ -408,7 +167,7 @@ class ExecutesSlowly(OutputDetector):
         slow = [(no, w.text) for no, w in log.xla.warnings if w.kind == "too slow" and w.metric == "ExecuteTime"]  # fmt: skip
         if not slow:
             return None
-        evidence, at = _evidence(slow)
+        evidence, at = evidence_of(slow)
         return Sighting(
             "one execution takes very long",
             evidence,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from core.detectors import (
     output_checkpoint,
     output_compared,
+    output_compile,
     output_counts,
     output_device,
     output_growth,
     output_lazy,
     output_numbers,
     output_replicas,
+    output_stall,
     output_training,
 )
 from core.detectors.base import OUTPUT_DETECTORS, OutputDetector, Sighting
@@ -22,8 +24,8 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas, output_counts, output_counts,
-    output_lazy, output_growth,
+    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas, output_counts,
+    output_compile, output_lazy, output_growth, output_stall,
 )  # fmt: skip
 
 #: From cause to consequence: another device, wrong values, no learning, wrong state, then time.
