@@ -29,6 +29,12 @@ _IN_STEPS = re.compile(r"\b(\d{1,9}) (?:new )?(?:graphs? |programs? |times )?(?:
 MANY_COMPILES = 5
 
 
+_NOTICED = re.compile(r"XLA compilation detected")
+#: Steps after which a compilation is none of the warm-up: shapes of a first batch, of a last
+#: one and of an evaluation are known by then. Ours.
+WARM_UP = 50.0
+
+
 @detector
 class CompilesAgain(OutputDetector):
     """The graph is compiled in about every step."""
@@ -68,9 +74,8 @@ class CompilesAgain(OutputDetector):
                     return [(metric[0], f"{metric[1].text} (in {xla.steps} steps)")]
                 if counter:
                     return [(counter[0], f"{counter[1].text} (in {xla.steps} steps)")]
-        later = [c for c in xla.compiles if c[1] >= MANY_COMPILES]  # after the warm-up
-        if len(later) >= 3 and all(b[1] > a[1] for a, b in itertools.pairwise(later)):
-            return [(no, f"CompileTime: {count} compilations so far") for no, count in later[-3:]]
+        if reports := CompilesAgain._reports(log):
+            return reports
         fresh, cached = xla.count("UncachedCompile") or 0, xla.count("CachedCompile")
         if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
             pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
@@ -92,7 +97,46 @@ class CompilesAgain(OutputDetector):
         return []
 
     @staticmethod
+    def _reports(log: LogLook) -> Found:
+        """Reports of one run, one after another, with more compilations in each."""
+        xla = log.xla
+        later = [c for c in xla.compiles if c[1] >= MANY_COMPILES]  # after the warm-up
+        # A whole report has ExecuteTime, too; of two that are quoted in part more can't be asked.
+        least = 3 if xla.metrics.get("ExecuteTime") else 2
+        if len(later) >= least and all(b[1] > a[1] for a, b in itertools.pairwise(later)):
+            return [(no, f"CompileTime: {count} compilations so far") for no, count in later[-3:]]
+        return []
+
+    @staticmethod
+    def _unlike(log: LogLook) -> Found:
+        """Compilations of one cause, each of another graph, where nothing else is printed."""
+        reports = [(no, r) for no, r in log.xla.reports if r.kind == "compilation"]
+        others = [x for x in log.lines if x.text.strip() and " Analysis: " not in x.text]
+        hashes = {r.graph_hash for _, r in reports if r.graph_hash}
+        causes = {r.cause for _, r in reports}
+        if len(hashes) < 3 or len(hashes) < len(reports) or len(causes) != 1 or len(others) > 2:
+            return []
+        return [(no, f"compiled, graph {r.graph_hash}: {r.cause}") for no, r in reports]
+
+    @staticmethod
+    def _noticed(log: LogLook) -> Found:
+        """fairseq notices compilations, and says of the first ones that they are to be expected."""
+        found: Found = []
+        step = 0.0
+        rows = {row.line.no: row.step for row in log.rows}
+        for line in log.lines if log.having("xla compilation detected") else ():
+            if _NOTICED.search(line.text):
+                if step >= WARM_UP:
+                    found.append((line.no, line.text))
+                continue
+            bar = _BAR_DONE.search(line.text)
+            step = max(step, rows.get(line.no) or 0.0, float(bar[1]) if bar else 0.0)
+        return found if len(found) >= (1 if log.excerpt else 2) else []
+
+    @staticmethod
     def _said(log: LogLook) -> Found:
+        if noticed := CompilesAgain._noticed(log):
+            return noticed
         limit = log.matching(_LIMIT, 2, "_limit")
         if limit:
             return [(line.no, line.text) for line in limit]
@@ -103,6 +147,8 @@ class CompilesAgain(OutputDetector):
                 by_frame.setdefault(str(report.user_frame), []).append(
                     (no, text, report.graph_hash)
                 )
+        if alone := CompilesAgain._unlike(log):
+            return alone
         for items in by_frame.values():
             if len({h for _, _, h in items}) >= MANY_COMPILES:
                 return [(no, text) for no, text, _ in items]
@@ -165,6 +211,9 @@ class CompilesSlowly(OutputDetector):
             (x.no, x.text)
             for x in log.matching(_ALARM, 3, "slow_operation_alarm", "very slow compile")
         ]
+        for line in log.having("compiletime too slow"):
+            if any(x > MAX_COMPILE_S for x in durations(line.text)) and not found:
+                found.append((line.no, line.text))
         return found or (alarms if any("Very slow compile" in t for _, t in alarms) else [])
 
     @staticmethod

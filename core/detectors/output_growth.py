@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
 from core.detectors.output_fields import Field
-from core.detectors.output_look import Line, LogLook, Row, quote
+from core.detectors.output_look import Line, LogLook, Row, in_order, quote
 from core.detectors.output_series import series
 
 _GRAPH = re.compile(r"\b(?:graph|ir|hlo)\b.{0,12}\b(?:size|nodes?|ops?|instructions?|length)\b|tensorsgraphsize|num nodes|pending (?:ir|ops)|live tensors")  # fmt: skip
@@ -76,8 +76,14 @@ _OF_A_STEP = re.compile(
 )
 #: Lines of XLA's metrics report, whose rates are of other things than steps.
 _REPORT = re.compile(r"^\s*(?:Value)?Rate: ")
-_SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
-_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
+_SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bwps\b|\bups\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
+_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|cpu|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
+_HOST = re.compile(r"gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti|cpu", re.I)
+_CHIP = re.compile(r"tpu|xla", re.I)
+_LOADED = re.compile(r"\b(?:resum(?:ed|ing)|restor(?:ed|ing)|(?:re)?load(?:ed|ing) (?:the )?(?:optimizer|checkpoint|ckpt|state\w*|from)|load_state_dict)\b", re.I)  # fmt: skip
+_REMARKED = re.compile(r"(?:\(([A-Za-z][^()]{2,80})\)|#\s*(\S.{2,80}))\s*$")
+_PLACE_KEY = re.compile(r"(?:^|\s)(?:step|steps|iter|iteration|batch|epoch|update)$")
+_UNITS = ("s", "sec", "secs", "seconds", "ms")
 #: A step that takes so many times as long as before is another step. Ours.
 SLOWER = 2.0
 #: Of three to eight readings, that only rise.
@@ -98,7 +104,13 @@ class StepsSlowDown(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        found = self._labelled(log) or self._drift(log)
+        found = (
+            self._labelled(log)
+            or self._resumed(log)
+            or self._drift(log)
+            or self._remarked(log)
+            or self._bare(log)
+        )
         if found is None:
             return None
         shown, ratio = found
@@ -115,6 +127,8 @@ class StepsSlowDown(OutputDetector):
     @staticmethod
     def _labelled(log: LogLook) -> tuple[list[Line], float] | None:
         before: tuple[float, Line] | None = None
+        host: tuple[float, Line] | None = None
+        chip: tuple[float, Line] | None = None
         for r in log.readings(lambda _: True, _is_step_time):
             spoken = list(_LABEL.finditer(r.row.text[: r.field.pos])) or list(
                 _LABEL.finditer(r.row.text)
@@ -123,6 +137,10 @@ class StepsSlowDown(OutputDetector):
             value = _seconds(r.row, r.field)
             if label is None or value is None:
                 continue
+            if _HOST.fullmatch(label[0]):
+                host = min(host or (value, r.row.line), (value, r.row.line), key=lambda x: x[0])
+            elif _CHIP.fullmatch(label[0]):
+                chip = chip or (value, r.row.line)
             if label[1] or (
                 re.search(r"\bbefore (?:resum|load|restor)", r.row.text[: r.field.pos], re.I)
                 and "after" not in r.row.text[: r.field.pos]
@@ -130,6 +148,58 @@ class StepsSlowDown(OutputDetector):
                 before = before or (value, r.row.line)
             elif before and value >= SLOWER * before[0]:
                 return [before[1], r.row.line], value / before[0]
+        if host and chip and host[1].no != chip[1].no and chip[0] >= SLOWER * host[0]:
+            return in_order([host[1], chip[1]]), chip[0] / host[0]
+        return None
+
+    @staticmethod
+    def _resumed(log: LogLook) -> tuple[list[Line], float] | None:
+        """Times of steps before and after a line that says that a state was loaded."""
+        marks = log.matching(_LOADED, 3, "resum", "restor", "load")
+        times = series(log, lambda _: True, 4, _is_step_time) if marks else []
+        for mark, found in itertools.product(marks, times):
+            sides: dict[bool, list[tuple[float, Line]]] = {True: [], False: []}
+            for r in found.readings:
+                if (v := _seconds(r.row, r.field)) is not None:
+                    sides[r.row.line.no < mark.no].append((v, r.row.line))
+            old, new = sides[True], sides[False]
+            if min(len(old), len(new)) < 2:
+                continue
+            # Its first step compiles again: the quickest one after it counts.
+            was, least = statistics.median(v for v, _ in old), min(v for v, _ in new)
+            if was > 0 and least >= SLOWER * was:
+                return [old[-1][1], mark, new[-1][1]], least / was
+        return None
+
+    @staticmethod
+    def _remarked(log: LogLook) -> tuple[list[Line], float] | None:
+        """Two readings and no more, each with another remark in brackets: they are compared."""
+        for found in series(log, lambda _: True, 2, _is_step_time) if log.excerpt else ():
+            a, b = found.readings[0], found.readings[-1]
+            remarks = [m[0] for r in (a, b) if (m := _REMARKED.search(r.row.text))]
+            old, new = _seconds(a.row, a.field), _seconds(b.row, b.field)
+            if len(found.readings) == 2 and len(set(remarks)) == 2 and old and new:
+                if new >= SLOWER * old:
+                    return [a.row.line, b.row.line], new / old
+        return None
+
+    @staticmethod
+    def _bare(log: LogLook) -> tuple[list[Line], float] | None:
+        """Seconds behind a step's number, ``step 3 | 12.9 s``, that grow more with each step.
+
+        Time since the start grows, too, but by as much each time.
+        """
+        times = []
+        for row in log.rows:
+            own = [f for f in row.fields if not _PLACE_KEY.search(f.key)]
+            if row.step is not None and len(own) == 1 and own[0].unit in _UNITS and not own[0].key:
+                times.append((own[0].value, row.line))
+        values = [v for v, _ in times]
+        if len(values) < 4 or len(values) < len(log.rows) - 2:
+            return None
+        more = [b - a for a, b in itertools.pairwise(values)]
+        if min(more) > 0 and more[-1] >= 2 * more[0] and values[-1] >= MUCH_SLOWER * values[0]:
+            return [line for _, line in times], values[-1] / values[0]
         return None
 
     @staticmethod
@@ -195,6 +265,10 @@ _OTHER_MEMORY = re.compile(r"\b(?:gpu|hbm|cuda|device|vram|alloc\w*|reserved|pea
 _FACTOR = {"b": 2.0**-20, "bytes": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 
 
+#: Of three readings in an excerpt: the last of them is so many times the first. Ours.
+MUCH_MORE = 3.0
+
+
 @detector
 class MemoryGrows(OutputDetector):
     """The host's memory grows from step to step."""
@@ -210,8 +284,11 @@ class MemoryGrows(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         killed = bool(log.having("kill", "137", "signal 9", "oom")) and log.ending.kind == "killed"
-        for found in series(log, _is_memory, 3 if killed else 4, _has_size):
+        for found in series(log, _is_memory, 3 if killed or log.excerpt else 4, _has_size):
             units = all(r.field.unit for r in found.readings)
+            few = len(found.readings) < 4 and not killed
+            if few and found.values[-1] < MUCH_MORE * found.values[0]:
+                continue
             if len(found.readings) < 6 and not (killed or units):
                 continue
             values = [r.value * _FACTOR.get(r.field.unit.lower()[:1], 1.0) for r in found.readings]

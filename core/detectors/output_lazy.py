@@ -10,7 +10,8 @@ from collections import Counter
 
 from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
 from core.detectors.lazy import MAX_RATE
-from core.detectors.output_look import LogLook
+from core.detectors.output_fields import durations
+from core.detectors.output_look import Line, LogLook, quote
 from core.detectors.output_rates import Found, evidence_of, frequent, rate_of
 from core.detectors.output_series import series
 
@@ -154,24 +155,55 @@ def reads_explained(log: LogLook) -> bool:
 MAX_READS_EXPLAINED = 100.0
 
 
+#: A line that says of one step how long it took, and nothing else of it.
+_STEP_TOOK = re.compile(r"^\W{0,4}(?:step|iter(?:ation)?|batch)\W{1,3}(\d{1,6})\W{1,4}(?:(?:step )?(?:took|takes|time)\W{1,3})?(\d[\d.]* ?(?:s|sec|secs|seconds|min|minutes|m))\W*$", re.I)  # fmt: skip
+MAX_EXECUTE_S = 30.0
+
+
 @detector
 class ExecutesSlowly(OutputDetector):
     """One execution takes very long."""
 
     NAME, CATEGORY = "execution_too_slow", "C4"
-    SOURCE = "PyTorch/XLA metrics analysis: one execution > 30 s"
+    SOURCE = "PyTorch/XLA metrics analysis: one execution > 30 s; three steps of that, from the first on, are ours"
     SAME_FAULT = ("recompile", "no_step_boundary")
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         slow = [(no, w.text) for no, w in log.xla.warnings if w.kind == "too slow" and w.metric == "ExecuteTime"]  # fmt: skip
         if not slow:
-            return None
+            return self._each_step(log)
         evidence, at = evidence_of(slow)
         return Sighting(
             "one execution takes very long",
             evidence,
             "Call torch_xla.sync() once a step, so that the graph of one execution holds one step.",
             threshold="> 30 s",
+            at=at,
+        )
+
+    @staticmethod
+    def _each_step(log: LogLook) -> Sighting | None:
+        """Steps from the first on that all take very long: nothing is compiled once and reused."""
+        times: list[tuple[float, float, Line]] = []
+        for line in log.having("step", "iter", "batch"):
+            if m := _STEP_TOOK.match(line.text):
+                seconds = durations(m[2])
+                if not seconds:
+                    return None
+                times.append((float(m[1]), seconds[0], line))
+        values = [seconds for _, seconds, _ in times]
+        first = times[0][0] if times else 2.0
+        if len(times) < 3 or first > 1 or min(values) <= MAX_EXECUTE_S:
+            return None
+        if max(values) > 1.5 * min(values):
+            return None  # it gets faster or slower, which says something else
+        evidence, at = quote(line for _, _, line in times)
+        return Sighting(
+            "every step takes as long as the first, which compiles (suspected: each one does)",
+            evidence,
+            "Run ten steps with PT_XLA_DEBUG_LEVEL=1, and compare compilations and transfers with "
+            "the number of steps.",
+            threshold=f"each of 3 steps or more > {MAX_EXECUTE_S:g} s, the first no longer",
             at=at,
         )

@@ -16,6 +16,8 @@ from core.detectors.output_ending import Ending, ending_of
 from core.detectors.output_fields import Field, fields
 from core.detectors.output_xla import XlaFacts
 
+#: Lines of an excerpt: somebody chose them, so that what they show twice is what it is about.
+EXCERPT = 12
 #: Characters of a log that are read. Of one with more all lines are cut, to this many at least:
 #: they are long by intent or by mistake, and every pattern takes time on every character.
 MAX_TEXT, SHORTEST = 3_000_000, 160
@@ -74,6 +76,11 @@ class LogLook:
         self.cwd = cwd
         #: Whether more lines are to come: what the last ones show may be over soon.
         self.running = running
+
+    @cached_property
+    def excerpt(self) -> bool:
+        """Whether it is a few lines that were picked from a log, and no whole one."""
+        return not self.running and sum(bool(x.text.strip()) for x in self.lines) <= EXCERPT
 
     @cached_property
     def rows(self) -> list[Row]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from core.detectors.base import MIN_STEPS
 from core.detectors.lazy import MAX_RATE
 from core.detectors.output_look import LogLook
@@ -25,7 +27,7 @@ def frequent(log: LogLook, metric: str) -> Found:
         (no, w) for no, w in log.xla.warnings if w.kind == "too frequent" and w.metric == metric
     ]
     if not warned:
-        return []
+        return _retold(log, metric)
     no, last = max(warned, key=lambda item: item[1].steps or 0)
     if (last.per_step or 0) <= MAX_RATE:
         return []
@@ -40,3 +42,18 @@ def rate_of(log: LogLook, count: int | None, steps: int | None) -> float | None:
     if not count or not steps or steps < MIN_STEPS:
         return None
     return count / steps
+
+
+#: The profiler's complaint as people retell it, its colon or its name left out.
+_RETOLD = re.compile(
+    r"\b(CompileTime|TransferFrom(?:Server|Device)Time) too frequent\b\D{0,20}(\d{1,9})(?: counts?| times)?"
+    r" (?:in|during|over|for|within) (\d{1,9}) steps"
+)
+
+
+def _retold(log: LogLook, metric: str) -> Found:
+    for line in log.having("too frequent"):
+        m = _RETOLD.search(line.text)
+        if m and m[1].replace("Server", "Device") == metric and int(m[2]) > MAX_RATE * int(m[3]):
+            return [(line.no, line.text)]
+    return []
