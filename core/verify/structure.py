@@ -256,6 +256,8 @@ _WORDS = {
     "S": "optimizer step",
     "L": "schedule",
     "Z": "zero_grad",
+    "H": "a change of the gradients by hand",
+    "R": "reduction",
 }
 
 
