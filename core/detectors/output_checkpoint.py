@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from core.detectors.base import OutputDetector, Sighting, detector
-from core.detectors.output_fields import sizes
+from core.detectors.output_fields import number, sizes
 from core.detectors.output_look import Line, LogLook, in_order, quote
 
 _KEYS = re.compile(
@@ -16,6 +16,18 @@ _KEYS = re.compile(
     r"|(?:loaded|matched|restored) 0 (?:of|/) ?\d+",
     re.IGNORECASE,
 )
+_NOT_IN = re.compile(
+    r"(?<![\w./])[A-Za-z_]\w*(?:\.\w+){2,12}['\"]? (?:is |was |are )?(?:not (?:found |present )?in|missing (?:from|in)|absent (?:from|in))"
+    r" (?:the )?\S{0,40}(?:checkpoint|ckpt|metadata|state[_ ]?dict|safetensors|index)",
+    re.IGNORECASE,
+)
+_FEWER = re.compile(
+    r"\b(\d[\d,]*) (?:tensors|params|parameters|keys|entries|weights) (?:in|of) (?:the )?\S*(?:model|state_dict|memory)\S*\W{1,3}(?:\w+ ){0,2}(\d[\d,]*)"
+    r" (?:tensors |params |parameters |keys |entries |weights )?(?:in|of) (?:the )?\S*(?:metadata|checkpoint|ckpt|file|saved)",
+    re.IGNORECASE,
+)
+#: Heads of a task, which another task than the one trained before makes anew.
+_OF_A_TASK = re.compile(r"classifier|\bcls\b|pooler|qa_outputs|score|position_ids|num_batches_tracked|rotary_emb|inv_freq|attn\.bias|masked_bias|\bfc\.|\bhead\b", re.I)  # fmt: skip
 _WRAPPED = re.compile(
     r"base_model\.model|_fsdp_wrapped_module|_orig_mod|_orig_module|_forward_module|_flat_param|lora_[AB]|(?<![\w.])module\.\w"
     r"|_checkpoint_wrapped|_fpw_module|\bxla_\w*module|_compiled_|adapter|\bdp_module"
@@ -24,6 +36,7 @@ _WRAPPED = re.compile(
 _BY_RIGHT = re.compile(r"classifier|\bcls\b|lm_head|pooler|qa_outputs|score|position_ids|\bhead\b|num_batches_tracked|rotary_emb|masked_bias|attn\.bias|fc\.|vocab_projector|vocab_transform|vocab_layer_norm|nsp|seq_relationship|predictions|logit_scale|inv_freq|relative_attention_bias", re.I)  # fmt: skip
 _LISTED = re.compile(r"[\"']([A-Za-z_][\w.]{3,200})[\"']")
 _DOTTED = re.compile(r"(?<![\w./])[A-Za-z_]\w*(?:\.\w+){2,12}(?![\w/])")
+_DEEP = re.compile(r"\.\d+\.")
 _NONE = re.compile(
     r"(?:missing|unexpected)[_ ]keys?\W{0,4}(?:=|:)?\s*(?:\[\s*\]|set\(\)|\{\s*\}|none|0\b)|all keys matched|no (?:missing|unexpected)"
     r"|missing_keys=\[\], unexpected_keys=\[\]",
@@ -97,9 +110,30 @@ class EqualsBase(OutputDetector):
         found = []
         place = {line.no: i for i, line in enumerate(log.lines)}
         for line in log.having(
-            "key", "were not", "loaded 0", "matched 0", "restored 0", "0 of", "0/", "0 /"
+            "key",
+            "were not",
+            "loaded 0",
+            "matched 0",
+            "restored 0",
+            "0 of",
+            "0/",
+            "0 /",
+            "not in",
+            "not found",
+            "not present",
+            "missing",
+            "absent",
+            "tensors in",
+            "tensors of",
+            "keys in",
         ):
             text, i = line.text, place[line.no]
+            if (m := _FEWER.search(text)) and number(m[2]) < number(m[1]):
+                found.append(line)
+                continue
+            if (m := _NOT_IN.search(text)) and not _BY_RIGHT.search(m[0]) and _DEEP.search(m[0]):
+                found.append(line)
+                continue
             if not _KEYS.search(text) or (_NONE.search(text) and "['" not in text):
                 continue
             names = _LISTED.findall(text)
@@ -111,8 +145,13 @@ class EqualsBase(OutputDetector):
                 )
             if not names and "." in text:
                 names = _DOTTED.findall(text)
+            if "newly initialized" in text and _OWN.search(text):
+                # Of a checkpoint of one's own nothing may be missing but another task's head.
+                if any(not _OF_A_TASK.search(n) for n in names):
+                    found.append(line)
+                continue
             body = [n for n in names if not _BY_RIGHT.search(n)]
-            deep = [n for n in body if re.search(r"\.\d+\.", n) and n in _missing(text, names)]
+            deep = [n for n in body if _DEEP.search(n) and n in _missing(text, names)]
             wrapped = [n for n in body if _WRAPPED.search(n)]
             loaded_none = re.search(r"\b0 ?(?:of|/) ?\d+|(?:loaded|matched|restored) 0", text)
             own = _OWN.search(text) or "resum" in text or "restor" in text

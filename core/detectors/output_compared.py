@@ -6,9 +6,20 @@ import math
 import re
 from collections import defaultdict
 
-from core.detectors.base import Look, OutputDetector, Sighting, detector
+from core.detectors.base import OutputDetector, Sighting, detector
 from core.detectors.output_fields import fields, number
-from core.detectors.output_look import Line, LogLook, Row, is_loss, is_score, quote
+from core.detectors.output_look import (
+    Line,
+    LogLook,
+    Reading,
+    Row,
+    is_eval,
+    is_loss,
+    is_score,
+    quote,
+)
+from core.detectors.output_replicas import chips
+from core.detectors.output_sides import devices_apart
 
 _HOST = r"(?:cpu|gpu|cuda|host|reference|torch|golden|eager)"
 _DEVICE = r"(?:xla|tpu|neuron|trn\d?|device)"
@@ -48,7 +59,7 @@ class DevicesDisagree(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        lines = self._said(log) or self._apart(log)
+        lines = self._said(log) or self._apart(log) or devices_apart(log)
         if not lines:
             return None
         evidence, at = quote(lines)
@@ -108,16 +119,18 @@ class DevicesDisagree(OutputDetector):
                         (x.value for x in fields(line.text) if x.key.endswith("step")), None
                     )
                     seen[f"{key}@{step}"].setdefault(side, (f.value, line))
-        for values in seen.values():
+        for name, values in seen.items():
             if len(values) == 2:
                 (a, x), (b, y) = values["host"], values["device"]
+                if is_score(name.partition("@")[0]) and chips(y.text) not in (None, 1):
+                    continue  # a score after training on several chips: of another batch size
                 if abs(a - b) > MAX_APART * max(abs(a), abs(b)) and max(abs(a), abs(b)) > 1e-3:
                     return [x, y] if x.no != y.no else [x]
         return []
 
 
 _BEFORE = re.compile(r"\b(?:before (?:sav\w+|restart|reload\w*|resum\w*)|at save|when saved|saved (?:with|at)|in memory|pre-?save)\b", re.I)  # fmt: skip
-_AFTER = re.compile(r"\b(?:after (?:load\w*|reload\w*|restor\w*|resum\w*|restart)|reload(?:ed)?|on load|post-?load|loaded back|resumed)\b", re.I)  # fmt: skip
+_AFTER = re.compile(r"\b(?:after (?:load\w*|reload\w*|restor\w*|resum\w*|restart|sav\w+ (?:and|&|\+) (?:re)?(?:load|stor)\w*)|reload(?:ed)?|restored|loaded (?:model|checkpoint|weights)|from (?:the )?(?:saved|loaded) (?:model|checkpoint|weights)|on load|post-?load|loaded back|resumed)\b", re.I)  # fmt: skip
 _WAS = re.compile(
     r"\b(?:was|before|vs\.?|instead of|saved(?: with| at)?|expected)\W{1,3}(\d+(?:\.\d+)?)\b", re.I
 )
@@ -152,20 +165,23 @@ class WorseAfterRestart(OutputDetector):
     @staticmethod
     def _labelled(log: LogLook) -> list[Line]:
         before: dict[str, tuple[float, Line]] = {}
+        latest: dict[tuple[str, bool], Reading] = {}
         for r in log.readings(lambda key: is_loss(key) or is_score(key)) if log.having("load", "restor", "resum", "save") else ():  # fmt: skip
             name = "loss" if is_loss(r.field.key) else "score"
+            kind = (name, is_eval(r.row, r.field))
             if _AFTER.search(r.row.text) and (was := _WAS.search(r.row.text)):
                 if _worse(name, number(was[1]), r.value):
                     return [r.row.line]
                 continue
             if _BEFORE.search(r.row.text):
                 before[name] = (r.value, r.row.line)
-            elif (
-                _AFTER.search(r.row.text)
-                and name in before
-                and _worse(name, before[name][0], r.value)
-            ):
-                return [before[name][1], r.row.line]
+            elif _AFTER.search(r.row.text):
+                if name in before and _worse(name, before[name][0], r.value):
+                    return [before[name][1], r.row.line]
+                old = latest.get(kind)
+                if log.excerpt and old and _much_worse(name, old.value, r.value):
+                    return [old.row.line, r.row.line]
+            latest[kind] = r
         return []
 
     @staticmethod
@@ -189,87 +205,9 @@ def _worse(name: str, before: float, after: float) -> bool:
     return after > 1.5 * before if name == "loss" else after < 0.9 * before
 
 
-_FEWER = re.compile(
-    r"\b(?:using|uses|used|found|visible|available|initiali[sz]ed|running on)\W{1,3}(\d{1,4})\s?(?:of|/|out of)\s?(\d{1,4})\s+(?:tpu |xla |neuron ?)?(?:chips?|cores?|devices?|tpus?)\b"
-    r"|\b(?:world[_ ]?size|num[_ ](?:devices|processes|cores|chips)|(?:global_|local_)?device[_ ]count|n[_ ]devices|xrt_world_size\(\))\W{1,4}(\d{1,4})\b.{0,24}\bexpected\W{1,3}(\d{1,4})"
-    r"|TPU available: True, using: (0) (TPU) cores",
-    re.IGNORECASE,
-)
-
-
-@detector
-class ChipsUnused(OutputDetector):
-    """Fewer chips are used than were asked for."""
-
-    NAME, CATEGORY = "chips_unused", "C2"
-    SOURCE = (
-        "the log's own counts of chips used and chips expected; Lightning's line on its devices"
-    )
-    SAME_FAULT = ("model_on_cpu",)
-
-    def read(self, log: LogLook) -> Sighting | None:
-        """See :meth:`OutputDetector.read`."""
-        found = []
-        for line in log.having(" of ", "/", "out of", "expected", "using: 0"):
-            m = _FEWER.search(line.text)
-            if m is None:
-                continue
-            few, many = next(
-                (a, b) for a, b in zip(m.groups()[::2], m.groups()[1::2], strict=True) if a
-            )
-            if many == "TPU" or int(few) < int(many):
-                found.append(line)
-        if not found:
-            return None
-        evidence, at = quote(found)
-        return Sighting(
-            "fewer chips are used than there are",
-            evidence,
-            "Start one process for each chip (torch_xla.launch, xmp.spawn, accelerate launch) "
-            "and print the world size in each.",
-            threshold="any",
-            at=at,
-        )
-
-
-_ON_CPU = re.compile(
-    r"\b(?:using|running on|training on|run on|train on|model (?:is )?on|device)\b\W{0,4}(?:the )?(?:device\W{0,3})?(?:torch\.device\(type=)?'?cpu\b(?!:\d*\s*(?:cores|threads))"
-    r"|\[?CpuDevice\(id=0\)|TFRT_CPU_0|device: cpu, n_gpu: 0",
-    re.IGNORECASE,
-)
-_ASKED = re.compile(r"\bxla\b|torch_xla|\btpus?\b|PJRT_DEVICE|\bneuron\b|xla_spawn|libtpu|CpuDevice|TFRT_CPU", re.I)  # fmt: skip
-_BOTH = re.compile(r"\bcpu\b.{0,80}\b(?:xla|tpu)\b|\b(?:xla|tpu)\b.{0,80}\bcpu\b|reference|baseline|compare|before|moving|\.to\(", re.I)  # fmt: skip
-
-
-@detector
-class DeviceIsCpu(OutputDetector):
-    """The program says that it uses the CPU, in a log that speaks of a TPU."""
-
-    NAME, CATEGORY = "model_on_cpu", "C2"
-    SOURCE = "the program's own word for its device, where the log names a TPU or XLA elsewhere"
-    SAME_FAULT = ("pjrt_cpu_fallback", "cpu_fallback_warning")
-    MEASURED = ("executes",)
-
-    def look(self, at: Look) -> Sighting | None:
-        """See :meth:`Detector.look`."""
-        return super().look(at) if at.wants_tpu else None
-
-    def read(self, log: LogLook) -> Sighting | None:
-        """See :meth:`OutputDetector.read`."""
-        found = [x for x in log.matching(_ON_CPU, 5, "cpu") if not _BOTH.search(x.text)]
-        asked = log.matching(_ASKED, 3, "xla", "tpu", "pjrt", "neuron", "cpudevice", "tfrt_cpu")
-        on_device = re.compile(r"(?:using|device|training on|running on)\W{1,6}(?:device\W{0,3})?'?(?:xla|tpu)", re.I)  # fmt: skip
-        if not found or not asked or log.matching(on_device, 1, "xla", "tpu"):
-            return None
-        evidence, at = quote(found)
-        return Sighting(
-            "the program uses the CPU (suspected: the log speaks of a TPU)",
-            evidence,
-            "Give the program torch_xla.device() where it chooses its device, and print the "
-            "device of one parameter.",
-            threshold="any",
-            at=at,
-        )
+def _much_worse(name: str, before: float, after: float) -> bool:
+    """Of values that no word says to be of one moment: twice the loss, a fifth of the score."""
+    return after > 2 * before > 0 if name == "loss" else 0 < after < 0.8 * before
 
 
 _VERSIONS = re.compile(

@@ -89,8 +89,10 @@ class SamplesEvaluated(OutputDetector):
                 pairs.append((_int(share[2]), _int(share[1]), [line]))
             if counted and whole:
                 pairs.append((counted[0], whole[0], [counted[1], whole[1]]))
-        for n, total, lines in pairs:
-            if 0 < n < total * 0.99 or (n > total * 1.02 and n < total * 1000):
+        predicted = self._predicted(log)
+        for n, total, lines in [*predicted, *pairs]:
+            fewer = n < total if predicted else n < total * 0.99
+            if (n > 0 and fewer) or (n > total * 1.02 and n < total * 1000):
                 evidence, at = quote(lines)
                 return Sighting(
                     f"{n} samples are evaluated, of {total}",
@@ -101,6 +103,23 @@ class SamplesEvaluated(OutputDetector):
                     at=at,
                 )
         return None
+
+    @staticmethod
+    def _predicted(log: LogLook) -> list[tuple[int, int, list[Line]]]:
+        """The number of predictions, and of what there was to predict: not one may be missing."""
+        whole: tuple[int, Line] | None = None
+        for line in log.having("len(", "shape", "num_rows", "predictions"):
+            if m := _MANY_IN.search(line.text):
+                whole = (int(m[1] or m[2]), line)
+            p = _MANY_OUT.search(line.text)
+            if p and whole:
+                n = int(p[1] or p[2])
+                return [(n, whole[0], [whole[1], line])] if 0 < n < whole[0] else []
+        return []
+
+
+_MANY_IN = re.compile(r"\blen\(\w*(?:data|dataset|ds|labels?|references|test|val\w*|eval\w*)(?:\[.{1,20}\])?\)\W{1,4}(\d{1,9})\b|\bnum_rows\W{1,4}(\d{1,9})\b")  # fmt: skip
+_MANY_OUT = re.compile(r"\blen\(\w*(?:preds?|predictions?|outputs?|results?|logits)\)\W{1,4}(\d{1,9})\b|\b(?:preds?|predictions?|outputs?|logits)\.shape(?:\[0\])?\W{1,4}(\d{1,9})\b")  # fmt: skip
 
 
 def _about_evaluation(text: str) -> bool:
@@ -142,6 +161,10 @@ _UNTIED = re.compile(
 )
 #: What changes the number of parameters by intent.
 _BY_INTENT = re.compile(r"prun|freez|froz|lora|adapter|quanti|distil|merg|resiz|expan|token|added|compress|trainable|unfreez|sparse|grow", re.I)  # fmt: skip
+#: What every model has: a count of those that can be trained names no intent.
+_OF_ALL = re.compile(
+    r"^\W*(?:(?:the )?(?:total )?(?:number|num|count) of )?trainable (?=param)", re.I
+)
 _SCALE = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "million": 1e6, "billion": 1e9, "thousand": 1e3}
 
 
@@ -206,7 +229,11 @@ class ParameterCount(OutputDetector):
                     and inside
                 ):
                     named, label = True, inside  # ... on CPU: 110M; on TPU: 133M
-                if not named or not math.isfinite(f.value) or _BY_INTENT.search(row.text):
+                if (
+                    not named
+                    or not math.isfinite(f.value)
+                    or _BY_INTENT.search(_OF_ALL.sub("", row.text))
+                ):
                     continue
                 if f.value < 100 and f.unit.lower() not in _SCALE:
                     continue

@@ -105,9 +105,16 @@ class NoAccelerator(_OfTpu):
             if held
             else "Install the runtime of the accelerator (libtpu with jax[tpu] or torch_xla[tpu]), "
             "end any process that holds the chips, then run again.",
+            category="" if held or not _of_jax(lines) else "C1",
             threshold="any",
             at=at,
         )
+
+
+def _of_jax(lines: list[Line]) -> bool:
+    """Whether JAX, whose runtime is one of its packages, found no TPU: it is not installed."""
+    words = " ".join(line.text for line in lines)
+    return bool(re.search(r"GPU/TPU|\bTPU", words)) and not re.search(r"CUDA-enabled|NVIDIA", words)
 
 
 def _of_target(line: Line) -> bool:

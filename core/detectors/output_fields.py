@@ -83,7 +83,10 @@ def fields(text: str) -> tuple[Field, ...]:
         unit = _UNIT.match(text, end)
         if found:
             between = text[found[-1].pos + len(found[-1].text) : match.start()]
-            if _ARROW.match(between):
+            about = _ABOUT.search(found[-1].key)
+            if about and about.start() and _CLAUSE.fullmatch(between):
+                key = found[-1].key[: about.start()]  # accuracy on the 10000 test images: 9.8 %
+            elif _ARROW.match(between):
                 key = found[-1].key  # 124.4M -> 163.0M: two values of one key
             elif not key and _glued(text, found[-1], between):
                 key = f"{found[-1].key} {found[-1].text}".strip()
@@ -118,6 +121,9 @@ def _key(before: str) -> str:
     return _SPACE.sub(" ", key).strip(" :=-#*.").lower()[-KEY_CHARS:]
 
 
+#: A number behind such a word says how many are spoken of; the next one is what is said of them.
+_ABOUT = re.compile(r" (?:on|over|for) (?:the|all|these|a)$")
+_CLAUSE = re.compile(r" (?:[a-z]+ ){0,3}[a-z]+ ?[:=]?\s*")
 _ARROW = re.compile(r"^\s?\w{0,10}\s*(?:->|→|=>|-->)\s*$")
 
 

@@ -194,7 +194,9 @@ def place(text: str) -> tuple[float | None, float | None, str, bool]:
 
 
 #: Words of a key, by kind. A key is lower case with spaces for underscores.
-_LOSS = re.compile(r"loss\b|\bnll\b|\bcross entropy\b|\bperplexity\b|\bppl\b|\bcost\b")
+_LOSS = re.compile(
+    r"loss\b|\bloss ?val(?:ue)?\b|\bnll\b|\bcross entropy\b|\bperplexity\b|\bppl\b|\bcost\b"
+)
 _NOT_LOSS = re.compile(
     r"scale|weight|coef|best|min|patience|lowest|initial|target|expected|chance|delta|diff|"
     r"reference|baseline|improve|from|to$|was|threshold|tol"

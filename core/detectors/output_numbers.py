@@ -33,7 +33,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _INFINITE_BY_DESIGN = re.compile(r"best|min|max|early|patience|limit|norm type|clip|budget|scale|eta|bound")  # fmt: skip
-_MEASURED_KEY = re.compile(r"\b(?:logits?|output|prob|ppl|perplexity|entropy|kl|reward|nll|elbo|mse|mae|rmse)\b")  # fmt: skip
+_MEASURED_KEY = re.compile(r"\b(?:logits?|output|score|norm|value|mean|attn|attention|hidden|embedding|weight|psnr|fid|prob|ppl|perplexity|entropy|kl|reward|nll|elbo|mse|mae|rmse)\b")  # fmt: skip
 
 
 def _is_number_of_training(key: str) -> bool:
@@ -132,7 +132,9 @@ class OutOfRange(OutputDetector):
         )
 
 
-_ABOUT = re.compile(r"\b(?:over|of|on|for|at|after|in|from|per|by)$")
+_ABOUT = re.compile(
+    r"\b(?:over|of|on|for|at|after|in|from|per|by)(?: (?:the|all|a|an|these|our|its))?(?: \w+)?$"
+)
 _SAID_OUT = re.compile(r"\b(?:id|idx|index|token|class|label|argmax|pred\w*)\b.{0,24}-?\d.{0,12}\bout of (?:range|bounds|vocab\w*)\b", re.I)  # fmt: skip
 
 
@@ -228,6 +230,9 @@ class DrawRepeats(OutputDetector):
         if told:
             evidence, at = quote(told)
             return self._say("what is drawn", evidence, at)
+        if alike := self._lists(log):
+            evidence, at = quote(alike)
+            return self._say("what is drawn", evidence, at)
         hashes: dict[str, list[Line]] = {}
         for line in log.having("hash", "checksum", "crc", "digest", "md5"):
             m = _HASH.search(line.text)
@@ -237,6 +242,18 @@ class DrawRepeats(OutputDetector):
             evidence, at = quote(lines)
             return self._say("what is drawn", evidence, at)
         return None
+
+    @staticmethod
+    def _lists(log: LogLook) -> list[Line]:
+        """Calls or steps, one after another, each with the same list of numbers."""
+        if not log.excerpt or not any(_RANDOM_WORD.search(x.text) for x in log.lines):
+            return []
+        found: dict[str, dict[str, Line]] = {}
+        for line in log.having("["):
+            m = _NUMBERED.match(line.text)
+            if m:
+                found.setdefault(m[2], {}).setdefault(m[1], line)
+        return next((list(x.values()) for x in found.values() if len(x) >= 3), [])
 
     @staticmethod
     def _say(what: str, evidence: list[str], at: tuple[int, ...]) -> Sighting:
@@ -250,6 +267,8 @@ class DrawRepeats(OutputDetector):
         )
 
 
+_NUMBERED = re.compile(r"^\W{0,3}(?:call|step|iter(?:ation)?|epoch|batch|run|forward|sample)\W{0,2}(\d{1,7})\b(.{0,200}?\[[^\]]{3,400}\])", re.I)  # fmt: skip
+_RANDOM_WORD = re.compile(r"\brand|random|drop|mask|noise|bernoulli|\brng|shuffl|augment|sampled", re.I)  # fmt: skip
 _REPEATS = re.compile(r"\b(?:dropout|noise|random\w*|rng)\b(?!.{0,80}\b(?:not|False|no longer)\b).{0,30}\b(?:same|equal|identical|repeats?)\b.{0,40}\b(?:steps?|iterations?|epochs?|batch\w*|every|each)\b|\b(?:same|identical) (?:dropout|noise|random)\w*.{0,40}\b(?:steps?|iterations?|every|each)\b", re.I)  # fmt: skip
 _HASH = re.compile(
     r"(?:hash|checksum|crc|digest|md5)\b[^:=]{0,24}[:=]?\s*(?:0x)?([0-9a-f]{5,64})\b", re.I

@@ -14,11 +14,13 @@ from core.detectors.output_look import (
     Line,
     LogLook,
     Reading,
+    is_eval,
     is_grad_norm,
     is_loss,
     is_score,
     quote,
 )
+from core.detectors.output_sides import replicas_apart
 
 _UNIT = r"(?:tpu |xla |neuron ?)?(?:chips?|cores?|devices?|replicas?|process(?:es)?|procs?|workers?|gpus?|tpus?|hosts?|neuroncores?)"
 #: More than one of them: "core: 3" is the third core, "cores: 3" are three.
@@ -180,7 +182,7 @@ class ReplicasApart(OutputDetector):
             )
             if not _AGREE.search(x.text)
         ]
-        lines = self._identities(log) or said
+        lines = self._identities(log) or replicas_apart(log) or said
         weak = ""
         if not lines:
             lines, weak = self._averaged(log), " (suspected)"
@@ -244,11 +246,23 @@ class ReplicasApart(OutputDetector):
         return []
 
     @staticmethod
+    def _evaluated(log: LogLook) -> list[Line]:
+        """An evaluation that each replica prints for itself, in a few lines that were quoted."""
+        seen: dict[str, dict[str, Reading]] = defaultdict(dict)
+        for r in log.readings(lambda key: is_loss(key) or is_score(key)) if log.excerpt else ():
+            if r.row.rank and r.row.step is None and is_eval(r.row, r.field):
+                seen[_REPLICA.sub("", r.field.key)].setdefault(r.row.rank, r)
+        for values in seen.values():
+            if _apart([r.value for r in values.values()], 0.02):
+                return [r.row.line for r in values.values()]
+        return []
+
+    @staticmethod
     def _averaged(log: LogLook) -> list[Line]:
         """HF Trainer's dictionaries of one epoch, from several replicas, that differ."""
         seen: dict[tuple[float | None, float | None, str], dict[str, Reading]] = defaultdict(dict)
         if not log.having("{'"):
-            return ReplicasApart._by_epoch(log)
+            return ReplicasApart._by_epoch(log) or ReplicasApart._evaluated(log)
         for row in log.rows:
             if "{'" not in row.text or row.epoch is None:
                 continue
@@ -280,6 +294,11 @@ def _apart(values: list[float], tolerance: float) -> bool:
     return max(values) - min(values) > tolerance * max(abs(v) for v in values)
 
 
+#: By metric and moment, by number of chips: values, lines, and whether they are percent.
+_Groups = defaultdict[tuple[str, float | None], defaultdict[int, list[tuple[float, Line, bool]]]]
+_ONE = re.compile(r"\b(?:gpu|cuda|cpu|v100|a100|h100|p100|t4)\b", re.IGNORECASE)
+
+
 @detector
 class GoalByWorldSize(OutputDetector):
     """The metric is worse on more chips."""
@@ -292,9 +311,7 @@ class GoalByWorldSize(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        groups: dict[tuple[str, float | None], dict[int, list[tuple[float, Line, bool]]]] = (
-            defaultdict(lambda: defaultdict(list))
-        )
+        groups: _Groups = defaultdict(lambda: defaultdict(list))
         spoken = {
             x.no
             for x in log.having(
@@ -330,6 +347,7 @@ class GoalByWorldSize(OutputDetector):
                 single = row.step is not None and row.step < 100
                 name = ("early loss" if single else "loss") if is_loss(key) else "score"
                 groups[(name, at)][n].append((f.value, row.line, percent))
+        self._beside(log, groups)
         for (name, _), values in sorted(groups.items(), key=lambda kv: str(kv[0])):
             for n, m in itertools.combinations(sorted(values, key=lambda x: x or 10**6), 2):
                 (a, x, percent), (b, y, _) = values[n][-1], values[m][-1]
@@ -345,6 +363,19 @@ class GoalByWorldSize(OutputDetector):
                         at=at_lines,
                     )
         return None
+
+    @staticmethod
+    def _beside(log: LogLook, groups: _Groups) -> None:
+        """A score of one GPU or CPU counts as that of one chip, beside one of several chips."""
+        for row in log.rows if log.excerpt else ():
+            if not _ONE.search(row.text) or _CHIPS.search(row.text):
+                continue
+            at = row.epoch if row.epoch is not None else row.step
+            for f in row.fields:
+                if not is_score(f.key) or not math.isfinite(f.value):
+                    continue
+                if ("score", at) in groups and 1 not in (many := groups["score", at]):
+                    many[1].append((f.value, row.line, f.unit == "%"))
 
     @staticmethod
     def _worse(name: str, few: float, many: float, percent: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Sequence
 
 from core.detectors.base import OutputDetector, Sighting, detector
 from core.detectors.output_fields import Field
@@ -99,6 +100,7 @@ class LossDoesNotMove(OutputDetector):
         # While a run goes on, its first readings may be those of a warm-up.
         least = MIN_RUNNING if log.running else 2
         flat = [s for s in losses(log) if is_flat(s) and len(s.readings) >= least]
+        flat = flat or self._guesses(log)
         moving = [s for s in losses(log) if not is_flat(s) and len(s.readings) >= 3 and s.finite]
         if not flat or (moving and len(moving) >= len(flat)) or _warming_up(log):
             return None
@@ -129,6 +131,24 @@ class LossDoesNotMove(OutputDetector):
             threshold=threshold,
             at=at,
         )
+
+    @staticmethod
+    def _guesses(log: LogLook) -> list[Series]:
+        """A few losses at ln k that do not move, with a score that is a guess's among k, too."""
+        found = []
+        scores = log.readings(lambda key: is_score(key) and "acc" in key) if log.excerpt else []
+        for s in losses(log) if scores else ():
+            k = chance_of(s.mean, 0.005) if len(s.readings) >= 3 and s.finite else None
+            if not k or s.spread > FLAT:
+                continue
+            shares = [
+                r.value / 100 if r.field.unit == "%" or r.value > 1 else r.value
+                for r in scores
+                if r.value <= 100
+            ]
+            if shares and all(abs(x - 1 / k) <= 0.1 / k for x in shares):
+                found.append(s)
+        return found
 
     @staticmethod
     def _no_update(log: LogLook) -> list[Reading | Line]:
@@ -354,9 +374,13 @@ class EvaluationConstant(OutputDetector):
         return len(found.readings) >= 5
 
 
+#: A loss that falls by itself comes by smaller values on its way to 0. Ours.
+FAR_FROM_0 = 0.1
+
+
 @detector
 class LossZero(OutputDetector):
-    """The training loss is exactly 0 from the start."""
+    """The training loss is exactly 0, from the start or at once."""
 
     NAME, CATEGORY = "loss_zero", "C5"
     SOURCE = "HF Trainer prints 0.0 for a loss that is not finite (logging_nan_inf_filter)"
@@ -365,17 +389,37 @@ class LossZero(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
+        found = self._from_the_start(log) or self._at_once(log)
+        if found is None:
+            return None
+        evidence, at = quote(found)
+        return Sighting(
+            "the loss is exactly 0",
+            evidence,
+            "Print the loss of one batch before it is averaged: a NaN may have been "
+            "filtered out (logging_nan_inf_filter), or all labels are ignored.",
+            threshold="0 in at least 3 readings and in all of them, or at once and from then on",
+            at=at,
+        )
+
+    @staticmethod
+    def _from_the_start(log: LogLook) -> Sequence[Reading] | None:
         if any(any(s.values) for s in losses(log)):
             return None  # an auxiliary loss may be 0 by right
         for found in losses(log):
             if len(found.readings) >= 3 and all(v == 0 for v in found.values) and found.digits < 7:
-                evidence, at = quote(found.readings)
-                return Sighting(
-                    "the loss is exactly 0 in every reading",
-                    evidence,
-                    "Print the loss of one batch before it is averaged: a NaN may have been "
-                    "filtered out (logging_nan_inf_filter), or all labels are ignored.",
-                    threshold="0 in at least 3 readings and in all of them",
-                    at=at,
-                )
+                return found.readings
+        return None
+
+    @staticmethod
+    def _at_once(log: LogLook) -> Sequence[Reading] | None:
+        """A loss that was far from 0 one reading before, and all others of the run with it."""
+        every = [s for s in [*losses(log), *evaluations(log)] if is_loss(s.key)]
+        for found in every:
+            values = found.values
+            zeros = len(list(itertools.takewhile(lambda v: v == 0, reversed(values))))
+            if not 2 <= zeros < len(values) or min(values[:-zeros]) < FAR_FROM_0:
+                continue
+            if found.digits >= 3 and all(s.values[-1] == 0 for s in every):
+                return found.readings[-zeros - 1 :]
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from core.detectors import (
     output_checkpoint,
+    output_chips,
     output_compared,
     output_compile,
     output_counts,
@@ -24,7 +25,7 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_checkpoint, output_compared, output_replicas, output_counts,
+    output_device, output_numbers, output_training, output_checkpoint, output_chips, output_compared, output_replicas, output_counts,
     output_compile, output_lazy, output_growth, output_stall,
 )  # fmt: skip
 

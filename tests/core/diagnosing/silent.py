@@ -12,7 +12,7 @@ SILENT: dict[str, tuple[str, str, str]] = {
     "defaulting": ("WARNING:root:Defaulting to PJRT_DEVICE=CPU\n" + _FALL, "C1", "pjrt_cpu_fallback"),
     "real devices": ("torch_xla runtime devices: ['CPU:0']\n" + _FALL, "C1", "pjrt_cpu_fallback"),
     "unset": ("PJRT_DEVICE is not set, using CPU as the default\n" + _FALL, "C1", "pjrt_cpu_fallback"),
-    "jax": ("WARNING:absl:No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)\n" + _FALL, "C2", "cpu_fallback_warning"),
+    "jax": ("WARNING:absl:No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)\n" + _FALL, "C1", "cpu_fallback_warning"),
     "jax, new words": ("WARNING:2024-05-01 10:00:00,1:jax._src.xla_bridge:794: An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. Falling back to cpu.\n" + _FALL, "C2", "cpu_fallback_warning"),
     "own words": ("warning: CUDA not available, using cpu\n" + _FALL, "C2", "cpu_fallback_warning"),
     "held": ("libtpu.so is already in use by process with pid 771. Not attempting to load libtpu.so in this process.\n" + _FALL, "C2", "cpu_fallback_warning"),
