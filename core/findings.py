@@ -7,6 +7,8 @@ shows it no more.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 # Importing these modules registers their detectors.
 from core.detectors import (
     lazy,
@@ -53,11 +55,16 @@ def detectors_for(run: Run) -> list[Detector]:
     return []
 
 
-def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
+#: What is to be done about a detector that raised: its name, and what it raised.
+Failed = Callable[[str, Exception], None]
+
+
+def detect(state: SessionState, run_id: str, failed: Failed | None = None) -> list[FindingOpened]:
     """What the detectors see in a run so far; may be asked again and again while it goes on.
 
     Ids are made of run and detector, so that a finding that is open already comes out with the
-    id it has. A run that is not in the state has no findings.
+    id it has. A run that is not in the state has no findings. With ``failed`` a detector that
+    raises is told to it, and costs the others nothing; without, what it raises is raised.
     """
     run = state.runs.get(run_id)
     if run is None:
@@ -65,7 +72,7 @@ def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
     at = Look(state, run)
     found = []
     for detector in detectors_for(run):
-        sighting = detector.look(at)
+        sighting = _look(detector, at, failed)
         if sighting is not None:
             found.append(_opened(run_id, detector, sighting))
     if any(f.detector == "params_unchanged" for f in found):
@@ -74,11 +81,21 @@ def detect(state: SessionState, run_id: str) -> list[FindingOpened]:
     if any(f.detector == "host_killed" for f in found):
         found = [f for f in found if f.detector != "error"]  # that it ended is all this one knows
     if run.started.purpose == "attempt":
-        found += _in_output(at, {f.detector for f in found})
+        found += _in_output(at, {f.detector for f in found}, failed)
     return found
 
 
-def _in_output(at: Look, known: set[str]) -> list[FindingOpened]:
+def _look(detector: Detector, at: Look, failed: Failed | None) -> Sighting | None:
+    try:
+        return detector.look(at)
+    except Exception as error:  # a fault of ours, which must not end the session of the operator
+        if failed is None:
+            raise
+        failed(detector.NAME, error)
+        return None
+
+
+def _in_output(at: Look, known: set[str], failed: Failed | None) -> list[FindingOpened]:
     """What the output alone shows beyond what is known: a fault seen by two means is one finding.
 
     The probe's finding is the more exact one and stays: that of the same name, and those that
@@ -89,7 +106,7 @@ def _in_output(at: Look, known: set[str]) -> list[FindingOpened]:
     for detector in ranking.output_detectors():
         if detector.NAME in known or known.intersection(detector.SAME_FAULT):
             continue
-        sighting = detector.look(at)
+        sighting = _look(detector, at, failed)
         if sighting is not None and not ranking.suspected(sighting):
             seen.append((detector, sighting))
     return [_opened(at.run.run_id, d, s) for d, s in ranking.ranked(seen, at.log)] if seen else []
@@ -113,17 +130,27 @@ def _opened(run_id: str, detector: Detector, sighting: Sighting) -> FindingOpene
     )
 
 
-def resolved(state: SessionState, run_id: str) -> list[FindingResolved]:
+def resolved(
+    state: SessionState, run_id: str, failed: Failed | None = None
+) -> list[FindingResolved]:
     """The open findings of earlier runs that an ended run shows to be over.
 
     It must be a run of the same purpose, of the same command or of the target's, have got as far
     (ended with exit 0, or taken as many steps as the run of the finding), and show the same
-    detector nothing.
+    detector nothing. One that raised (see :func:`detect`) has been shown nothing either way.
     """
     run = state.runs.get(run_id)
     if run is None or run.ended is None:
         return []
-    shown = {f.detector for f in detect(state, run_id)}
+    unsure: set[str] = set()
+
+    def note(name: str, error: Exception) -> None:
+        unsure.add(name)
+        if failed is not None:
+            failed(name, error)
+
+    found = detect(state, run_id, note if failed is not None else None)
+    shown = {f.detector for f in found} | unsure
     return [
         FindingResolved(id, f"Run #{run.number} got as far and does not show it.")
         for id, finding in state.findings.items()

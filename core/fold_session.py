@@ -168,7 +168,7 @@ def _run_signalled(s: SessionState, e: Event, b: ev.RunSignalled) -> None:
                 _beat(run, record)
                 continue
             run.signals.append(record)
-            if kind == "unwatched":
+            if kind in ("unwatched", "notice"):
                 _note(run, record.get("text"))
 
 

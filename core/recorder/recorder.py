@@ -119,7 +119,7 @@ class Recorder:
         worktree = Worktree(files, journal)
         # After a crash, the last change may have been made and not recorded.
         await worktree.snapshot("cut off" if self._recovered else "outside")
-        self._runs = runs = Runs(journal, config, worktree, self._dir, session_id)
+        self._runs = runs = Runs(journal, config, worktree, self._dir, session_id, self.note)
         shell = Shell(
             files,
             session_id,

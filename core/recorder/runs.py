@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,10 +14,10 @@ from core.agents.base import Verdict
 from core.attempts import findings_of, outcome
 from core.config import SessionConfig
 from core.errors import PilotageError
-from core.findings import detect, resolved
 from core.levels import Criteria
 from core.recorder.budget import over_budget, too_many_attempts
 from core.recorder.command import Command
+from core.recorder.detecting import Detecting
 from core.recorder.following import Follower
 from core.recorder.items import end_and_drain
 from core.recorder.jobs import Job, Jobs, RunStopped, until
@@ -60,8 +60,10 @@ class Runs:
         worktree: Worktree,
         session_dir: Path,
         session_id: str,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._journal = journal
+        self._detecting = Detecting(journal, session_dir, note)
         self._config = config
         self._worktree = worktree
         self._dir = session_dir
@@ -253,7 +255,7 @@ class Runs:
             if plan.cwd == self._worktree.files.cwd:
                 await self._worktree.note_outputs()
             await self._detect(run_id, plan.tree)
-            over = resolved(state, run_id)
+            over = self._detecting.over(run_id)
             await self._journal.emit(*over, run_id=run_id, tree=plan.tree)
             return state.runs[run_id]
         finally:
@@ -313,7 +315,7 @@ class Runs:
             return None
 
         def look() -> None:
-            writer.write(*self._new_findings(run_id))
+            writer.write(*self._detecting.new(run_id))
             self._stop_on(plan, run_id, job)
 
         return Follower(
@@ -345,11 +347,7 @@ class Runs:
         )
 
     async def _detect(self, run_id: str, tree: str) -> None:
-        await self._journal.emit(*self._new_findings(run_id), run_id=run_id, tree=tree)
-
-    def _new_findings(self, run_id: str) -> list[ev.FindingOpened]:
-        known = self._journal.state.findings
-        return [f for f in detect(self._journal.state, run_id) if f.finding_id not in known]
+        await self._journal.emit(*self._detecting.new(run_id), run_id=run_id, tree=tree)
 
     def _open_finding(self, run_id: str, detector: str) -> str:
         """The id of a run's finding of one detector, while it is open; else ``""``."""
