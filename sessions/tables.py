@@ -381,7 +381,7 @@ pids | TEXT | processes that hold it
 seq | INTEGER NOT NULL | the event it is in
 at | TEXT | its time
 run_id | {_RUN} | the run
-kind | TEXT | stalled, silent compile, went on, output not stored, unwatched, telemetry
+kind | TEXT | stalled, silent compile, went on, output not stored, unwatched, notice, telemetry
 text | TEXT | the sentence
 """,
     ),
