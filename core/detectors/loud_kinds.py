@@ -111,7 +111,7 @@ class ImportFailed(ErrorDetector):
         r"|\bbitsandbytes\b|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
         r"|active drivers \(|[Tt]riton .{0,40}(?:not|requires)|\bapex\b.{0,40}(?:not|install)|_cuda' is not defined"
         r"|Python (?:version )?>=? ?\d\.\d+ is required|requires (?:a different )?Python|supported wheel|no kernel image is available"
-        r"|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
+        r"|not linked with support for|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
     )
     TITLE = "a library is missing or does not fit"
     NEXT = (
@@ -181,7 +181,7 @@ class CudaAssumed(ErrorDetector):
         r"|[Uu]nsupported (?:autocast )?device|only (?:be )?(?:used|supported|available|works?|runs?) (?:on|with) (?:\w+ )?(?:CUDA|GPU|cuda|NVIDIA)"
         r"|CUDA (?:devices|tensors?)|on (?:a )?CUDA|needs? (?:a )?(?:GPU|CUDA)|requires? (?:a |an )?(?:GPU|CUDA|NVIDIA)|GPU (?:is|was) (?:not|required)"
         r"|Attempting to deserialize object on a CUDA device|cuda\.is_available\(\)|is_cuda|Expected a '?(?:cuda|xla)\S* "
-        r"|[Ee]xpected all tensors to be on the same device|Input tensor is not an XLA tensor"
+        r"|not on the expected device|unscale FP16 gradients|[Ee]xpected all tensors to be on the same device|Input tensor is not an XLA tensor"
         r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|Check failed: xtensor|[Ii]nput type .{0,60} and weight type|different devices?\b|same device|can't convert \S+ device type tensor"
         r"|(?:is|are) on (?:the )?(?:cpu|xla|cuda)\S* .{0,40}(?:but|and) .{0,60}(?:is|are) on|cannot pin |pin_memory"
         r"|number of devices \(\d+\) is different|No inf checks were recorded|forked subprocess|No backend type associated with device"
@@ -241,6 +241,7 @@ class NotLowered(ErrorDetector):
         r"|[Oo]p\(s\) not lowered|is not (?:currently )?supported on the XLA|[Uu]nsupported (?:op|operator|HLO|type)"
         r"|not (?:yet )?(?:implemented|lowered|supported) (?:on|for|in|by) (?:XLA|TPU|the (?:XLA|TPU)|Neuron|device)"
         r"|Mosaic failed|NCC_E(?:UOC|VRF|BVF)|no lowering|rule for .{0,60}not (?:found|implemented)|not contain X64"
+        r"|[Ee]rror while lowering|Unsupported XLA type|has no lowering|[Ii]nternal (?:tensorizer|[Cc]ompiler) [Ee]rror|[Ff]ailed compilation with"
         r"|operator .{0,60}does not exist|Could not find (?:the )?kernel|aten::\S+.{0,60}(?:not|un)(?: |-)?(?:supported|implemented|available)"
     )
     TITLE = "an operator is missing on the device"
@@ -313,7 +314,7 @@ class LibraryError(ErrorDetector):
     OVER = ("error",)
     PATTERN = (
         r"MisconfigurationException|accelerate.{0,60}(?:not|un)|(?:FSDP|DDP|DistributedDataParallel|FullyShardedDataParallel|DeepSpeed)"
-        r"|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
+        r"|[Ff]ailed to meet rendezvous|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
         r"|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
     )
     TITLE = "a training library does not take this setting on the device"

@@ -192,8 +192,18 @@ _ZERO = re.compile(
     r"|(?<![\w.])0(?:\.0+)?\s?(?:bytes|byte|[KMGT]i?B|B)\b|\bzero[- ]?(?:bytes?|length|size)|\b(?:is|are|was|were) empty\b|\bempty (?:shards?|files?|checkpoint)|size\W{1,3}0\b",
     re.IGNORECASE,
 )
+#: Files that the libraries write weights to; with these names no model is as small as this.
+_OF_A_MODEL_FILE = re.compile(r"(?:^|/)(?:adapter_model|pytorch_model|model|diffusion_pytorch_model)\.(?:safetensors|bin)$")  # fmt: skip
+TINY = 10_000
+
+
+def _tiny(size: str) -> bool:
+    factor = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(size[-1:], 1.0)
+    return number(size.rstrip("KMGT")) * factor < TINY
+
+
 _LS = re.compile(
-    r"^[-l][rwx-]{9}\S?\s+\d+\s+\S+\s+\S+\s+(\d+)\s+.*?(\S+)$|^(\d+(?:\.\d+)?[KMGT]?)\s+(\S+)$"
+    r"^[-l][rwx-]{9}\S?\s+\d+\s+\S+\s+\S+\s+(\d+(?:\.\d+)?[KMGT]?)\s+(?:.*?\s)?(\S+)$|^(\d+(?:\.\d+)?[KMGT]?)\s+(\S+)$"
 )
 _WORDS = (
     "checkpoint", "ckpt", "shard", "safetensors", ".pt", ".bin", ".distcp", ".msgpack", ".npz", ".h5",
@@ -237,7 +247,10 @@ class CheckpointTooSmall(OutputDetector):
             listed = _LS.match(text.strip())
             if listed:
                 size, name = (listed[1] or listed[3]), (listed[2] or listed[4])
-                if _BIG_FILE.search(name) and size.strip("KMGT") in ("0", "0.0"):
+                empty = size.strip("KMGT") in ("0", "0.0")
+                if (_BIG_FILE.search(name) and empty) or (
+                    _OF_A_MODEL_FILE.search(name) and _tiny(size)
+                ):
                     found.append(line)
             elif _FILE.search(text) and _ZERO.search(text) and not _SMALL_BY_RIGHT.search(text):
                 found.append(line)

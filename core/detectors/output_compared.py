@@ -31,10 +31,11 @@ _CLOSE = re.compile(
 )
 _ERROR = re.compile(
     r"\b(?:difference|diff|deviation) between\b.{0,80}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)"
-    r"|\b(?:max|mean|rel\w*|abs\w*|l2)[ _-]?(?:abs\w*|rel\w*|l2)?[ _-]?(?:diff\w*|err\w*|deviation)\b.{0,60}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)",
+    r"|\b(?:max|mean|rel\w*|abs\w*|l2)[ _-]?(?:abs\w*|rel\w*|l2|numerical)?[ _-]?(?:diff\w*|err\w*|deviation)\b.{0,60}?[=:]\s*([\d.]+(?:e[-+]?\d+)?)",
     re.IGNORECASE,
 )
 _TWO = re.compile(rf"\b{_HOST}\b.{{0,80}}\b{_DEVICE}\b|\b{_DEVICE}\b.{{0,80}}\b{_HOST}\b", re.I)
+_OF_CHIP = re.compile(rf"\b{_DEVICE}\b", re.IGNORECASE)
 _SIDE = re.compile(rf"\b({_HOST})\b|\b({_DEVICE})\b(?::\d+)?", re.IGNORECASE)
 _EXPECTED = re.compile(
     r"\bexpected\W{1,4}(-?\d[\d.,]*(?:e[-+]?\d+)?)\W.{0,16}?\b(?:got|actual|but (?:got|is|was)|is|was|found)\W{1,4}(-?\d[\d.,]*(?:e[-+]?\d+)?)"
@@ -85,7 +86,11 @@ class DevicesDisagree(OutputDetector):
             if (
                 _CLOSE.search(text)
                 and not re.search(r"\bno\b.{0,20}(?:differ|mismatch)", text, re.I)
-            ) or (m and _TWO.search(text) and number(m[1] or m[2]) > MAX_APART):
+            ) or (
+                m
+                and (_TWO.search(text) or (log.excerpt and _OF_CHIP.search(text)))
+                and number(m[1] or m[2]) > MAX_APART
+            ):
                 found.append(line)
             else:
                 e = _EXPECTED.search(text)
@@ -114,7 +119,7 @@ class DevicesDisagree(OutputDetector):
                     r"time|step|sec|speed|throughput|it/s|mem|util|rate|count|param|size", key
                 ):
                     continue
-                if is_loss(key) or is_score(key) or re.search(r"logit|output|result|mean|sum|grad|value|pred|tensor", key + " " * (not key) + ("tensor" if "tensor(" in line.text else "")):  # fmt: skip
+                if is_loss(key) or is_score(key) or re.search(r"logit|output|result|mean|sum|grad|value|pred|reward|return|tensor", key + " " * (not key) + ("tensor" if "tensor(" in line.text else "")):  # fmt: skip
                     step = next(
                         (x.value for x in fields(line.text) if x.key.endswith("step")), None
                     )

@@ -30,6 +30,9 @@ MANY_COMPILES = 5
 
 
 _NOTICED = re.compile(r"XLA compilation detected")
+_CALLED = re.compile(
+    r"Call compiler with cmd.{0,400}?MODULE_(\w+)|Compiling (?:IR )?graph hash (\w+)"
+)
 #: Steps after which a compilation is none of the warm-up: shapes of a first batch, of a last
 #: one and of an evaluation are known by then. Ours.
 WARM_UP = 50.0
@@ -134,7 +137,26 @@ class CompilesAgain(OutputDetector):
         return found if len(found) >= (1 if log.excerpt else 2) else []
 
     @staticmethod
+    def _between(log: LogLook) -> Found:
+        """A compiler that is called between the steps, each time for another graph."""
+        found: dict[str, tuple[int, str]] = {}
+        steps = 0
+        stepped = {row.line.no for row in log.rows if row.step is not None}
+        calls = [x for x in log.having("call compiler", "graph hash") if _CALLED.search(x.text)]
+        for line in log.lines if len(calls) >= 3 else ():
+            m = _CALLED.search(line.text)
+            if m:
+                found.setdefault(m[1] or m[2], (line.no, line.text))
+            elif line.no in stepped and found:
+                steps += 1
+        many = 3 if log.excerpt else MANY_COMPILES
+        rest = list(found.values())
+        return rest if len(rest) >= many and len(rest) > MAX_RATE * steps and steps >= 2 else []
+
+    @staticmethod
     def _said(log: LogLook) -> Found:
+        if between := CompilesAgain._between(log):
+            return between
         if noticed := CompilesAgain._noticed(log):
             return noticed
         limit = log.matching(_LIMIT, 2, "_limit")
@@ -219,7 +241,11 @@ class CompilesSlowly(OutputDetector):
     @staticmethod
     def _share(log: LogLook) -> Found:
         found = log.xla.metrics.get("CompileTime")
-        if found is None or found[1].unit != "s" or not found[1].accumulator:
+        if found is None or found[1].unit != "s":
+            return []
+        if max((v for _, v in found[1].percentiles), default=0.0) > MAX_COMPILE_S:
+            return [(found[0], found[1].text)]
+        if not found[1].accumulator:
             return []
         total, metric = found[1].accumulator, found[1]
         text = metric.text

@@ -26,7 +26,7 @@ _SET_OF = re.compile(r"\b(?:on|over|from) (\d[\d,]*) (?:\w+ )?(?:samples|example
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
-    r"|\b(?:evaluated|scored|gathered|collected)\s(?:on |only )?(\d[\d,]*)",
+    r"|\b(?:evaluated|scored|gathered|collected|computed|measured)\s(?:on |over |only )?(\d[\d,]*)",
     re.IGNORECASE,
 )
 
@@ -63,6 +63,8 @@ class SamplesEvaluated(OutputDetector):
             "sentence",
             "gathered",
             "collected",
+            "computed",
+            "measured",
         ):
             text = line.text
             m = _EVALUATED.search(text)
@@ -92,7 +94,8 @@ class SamplesEvaluated(OutputDetector):
         predicted = self._predicted(log)
         for n, total, lines in [*predicted, *pairs]:
             fewer = n < total if predicted else n < total * 0.99
-            if (n > 0 and fewer) or (n > total * 1.02 and n < total * 1000):
+            more = n > (total if log.excerpt else total * 1.02)
+            if (n > 0 and fewer) or (more and n < total * 1000):
                 evidence, at = quote(lines)
                 return Sighting(
                     f"{n} samples are evaluated, of {total}",

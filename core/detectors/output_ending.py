@@ -45,7 +45,7 @@ _STATUS = re.compile(
 _FATAL = re.compile(
     r"^F\d{4} \d\d:\d\d|^F\d{4,8} .{0,60}\]|\bCheck fail(?:ed|ure): |\bCheck failure\b|^terminate called"
     r"|what\(\):|^#?\s*Fatal Python error|std::bad_alloc|^\[?ERROR\]? .{0,40}terminated"
-    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|^CRITICAL[ :]"
+    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|\bERROR \|\|NEURON\w*\|\||Internal tensorizer error|Internal Compiler Error|^CRITICAL[ :]"
 )
 _CRASH = re.compile(
     r"Segmentation fault|\bSIG(?:SEGV|ABRT|BUS|FPE|ILL)\b|\bAborted(?:\s*\(core dumped\)|$)|core dumped"
@@ -68,7 +68,7 @@ _EXITED = re.compile(
 )  # fmt: skip
 _KILLED = re.compile(
     r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|^\[\d+\]\s+[-+]?\s*\d+ (?:killed|Killed)\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
-    r"|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
+    r"|[Nn]otebook tried to allocate more memory than is available|session crashed after using all available RAM|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
     r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b"
 )
 #: Ended from outside, by a person, a scheduler or a time limit.
@@ -97,7 +97,7 @@ _PROGRESS = re.compile(
 _NOT_PROGRESS = re.compile(r"^wandb:|^\s|\bfail|\berror\b|it/s\]|s/it\]|Error\b", re.IGNORECASE)
 #: A line of a program, as an interpreter, a notebook or a traceback cut short shows it.
 _CODE = re.compile(
-    r"^\s+\S|^\S*-{2,}>|^>>>|^\s*File \"|^In \[\d+\]|^[\w.]+(?: = [\w.]+)?\(.{0,200}\)\s*$"
+    r"^\s+\S|^\S*-{2,}>|^>>>|^\S+\.py in \w+\(|^<ipython-input|^\s*File \"|^In \[\d+\]|^[\w.]+(?: = [\w.]+)?\(.{0,200}\)\s*$"
 )
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)')
 _FOREIGN = ("site-packages", "dist-packages", "/lib/python", "pilotage_probe", "<frozen ")

@@ -77,9 +77,9 @@ _OF_A_STEP = re.compile(
 #: Lines of XLA's metrics report, whose rates are of other things than steps.
 _REPORT = re.compile(r"^\s*(?:Value)?Rate: ")
 _SPEED = re.compile(r"\b(?:it|iter|steps?|samples?|tokens?|examples|images?|img|seq\w*|wps|ups|sentences)(?: ?/ ?| per )s(?:ec|econd)?\b|\bwps\b|\bups\b|\bthroughput\b|\brate\b(?<!learning rate)(?<!dropout rate)")  # fmt: skip
-_LABEL = re.compile(r"\b(fresh|before|first run|new run|initial|baseline|gpu|cuda|cpu|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|xla|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
+_LABEL = re.compile(r"\b(fresh|without|w/o|before|first run|new run|initial|baseline|gpu|cuda|cpu|v100|a100|h100|p100|t4|1080 ?ti)\b|\b(tpu|torch_xla|xla|with|after|resumed?|restored?|reload\w*|loaded|load_state_dict|continued|from checkpoint)\b", re.I)  # fmt: skip
 _HOST = re.compile(r"gpu|cuda|v100|a100|h100|p100|t4|1080 ?ti|cpu", re.I)
-_CHIP = re.compile(r"tpu|xla", re.I)
+_CHIP = re.compile(r"tpu|xla", re.IGNORECASE)
 _LOADED = re.compile(r"\b(?:resum(?:ed|ing)|restor(?:ed|ing)|(?:re)?load(?:ed|ing) (?:the )?(?:optimizer|checkpoint|ckpt|state\w*|from)|load_state_dict)\b", re.I)  # fmt: skip
 _REMARKED = re.compile(r"(?:\(([A-Za-z][^()]{2,80})\)|#\s*(\S.{2,80}))\s*$")
 _PLACE_KEY = re.compile(r"(?:^|\s)(?:step|steps|iter|iteration|batch|epoch|update)$")
@@ -129,18 +129,18 @@ class StepsSlowDown(OutputDetector):
         before: tuple[float, Line] | None = None
         host: tuple[float, Line] | None = None
         chip: tuple[float, Line] | None = None
-        for r in log.readings(lambda _: True, _is_step_time):
+        for r in log.readings(lambda _: True, _is_step_time if not log.excerpt else _takes):
             spoken = list(_LABEL.finditer(r.row.text[: r.field.pos])) or list(
                 _LABEL.finditer(r.row.text)
             )
             label = spoken[-1] if spoken else None
-            value = _seconds(r.row, r.field)
+            value = _seconds(r.row, r.field) or _plain_seconds(r.field)
             if label is None or value is None:
                 continue
-            if _HOST.fullmatch(label[0]):
-                host = min(host or (value, r.row.line), (value, r.row.line), key=lambda x: x[0])
-            elif _CHIP.fullmatch(label[0]):
+            if any(_CHIP.search(m[0]) for m in spoken):
                 chip = chip or (value, r.row.line)
+            elif _HOST.fullmatch(label[0]):
+                host = min(host or (value, r.row.line), (value, r.row.line), key=lambda x: x[0])
             if label[1] or (
                 re.search(r"\bbefore (?:resum|load|restor)", r.row.text[: r.field.pos], re.I)
                 and "after" not in r.row.text[: r.field.pos]
@@ -221,6 +221,23 @@ class StepsSlowDown(OutputDetector):
         return None
 
 
+#: Times that grow by right, or are of another thing than steps.
+_OTHER_TIME = re.compile(r"total|elapsed|since|compil|load|start|wall|data|eta|remain|up ?time|import|init|warm")  # fmt: skip
+_OF_WORK = re.compile(r"time|step|epoch|iter|batch|took|takes|per|inference|forward|infer|train|latency|item")  # fmt: skip
+
+
+def _takes(row: Row, field: Field) -> bool:
+    """Whether a number says how long a step, an epoch or the like took, in any words."""
+    if _is_step_time(row, field):
+        return True
+    timed = field.unit.lower() in _UNITS and math.isfinite(field.value) and field.value > 0
+    return timed and bool(_OF_WORK.search(field.key)) and not _OTHER_TIME.search(row.text.lower())
+
+
+def _plain_seconds(field: Field) -> float:
+    return field.value * (1e-3 if field.unit.lower() == "ms" else 1.0)
+
+
 def _is_step_time(row: Row, field: Field) -> bool:
     return _seconds(row, field) is not None
 
@@ -266,7 +283,7 @@ _FACTOR = {"b": 2.0**-20, "bytes": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**
 
 
 #: Of three readings in an excerpt: the last of them is so many times the first. Ours.
-MUCH_MORE = 3.0
+MUCH_MORE = 2.5
 
 
 @detector
@@ -283,7 +300,7 @@ class MemoryGrows(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        killed = bool(log.having("kill", "137", "signal 9", "oom")) and log.ending.kind == "killed"
+        killed = bool(log.having(*_KILL_WORDS)) and log.ending.kind == "killed"
         for found in series(log, _is_memory, 3 if killed or log.excerpt else 4, _has_size):
             units = all(r.field.unit for r in found.readings)
             few = len(found.readings) < 4 and not killed
@@ -333,6 +350,9 @@ def _has_size(_: Row, field: Field) -> bool:
     return field.unit != "%" and math.isfinite(field.value)
 
 
+_KILL_WORDS = ("kill", "137", "signal 9", "oom", "more memory than", "available ram")
+
+
 @detector
 class KilledByKernel(OutputDetector):
     """The kernel ended the run without a word of the program: the host ran out of memory."""
@@ -343,7 +363,7 @@ class KilledByKernel(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        if not log.having("kill", "137", "signal 9", "oom") or log.ending.kind != "killed":
+        if not log.having(*_KILL_WORDS) or log.ending.kind != "killed":
             return None
         evidence, at = quote(log.lines[i] for i in log.ending.lines)
         return Sighting(

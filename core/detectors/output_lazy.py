@@ -171,6 +171,11 @@ class ExecutesSlowly(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         slow = [(no, w.text) for no, w in log.xla.warnings if w.kind == "too slow" and w.metric == "ExecuteTime"]  # fmt: skip
+        metric = log.xla.metrics.get("ExecuteTime")
+        if metric and metric[1].unit == "s" and not slow:
+            by = dict(metric[1].percentiles)  # the median: a first execution may wait for much
+            if by.get(50, 0.0) > MAX_EXECUTE_S:
+                slow = [(metric[0], metric[1].text)]
         if not slow:
             return self._each_step(log)
         evidence, at = evidence_of(slow)

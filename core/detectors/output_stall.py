@@ -39,6 +39,8 @@ _STAMP = re.compile(r"(?<!\d)(?:(\d{4})-(\d\d)-(\d\d)[T ])?(\d\d):(\d\d):(\d\d)(
 _STILL = re.compile(r"\b0/(\d+) \[((?:\d+:)?\d+:\d\d)<\?|\b\d+/\d+ \[[\d:]+<[^\]]{1,40}, (\d{4,}(?:\.\d+)?)s/(?:it|step|batch)")  # fmt: skip
 _WAITS = re.compile(r"mark_step|torch_xla\.sync|wait_device_ops|rendezvous|all_reduce|barrier|_run_step_closures|mesh_reduce|block_until_ready")  # fmt: skip
 _COLLECTIVE = re.compile(r"rendezvous|\bxm\.save|\b(?:while|when|at|in|during) (?:the )?(?:sav|checkpoint)\w*|all_gather|all_reduce|all-reduce|mesh_reduce|\bgather\b|\bbarrier\b", re.I)  # fmt: skip
+#: The last thing that was said before the run stood still.
+_SAVING = re.compile(r"^\W*(?:\w+:\s)?(?:saving|saved?|writing|checkpoint\w*)\b", re.IGNORECASE)
 #: Seconds without a step that are no pause any more. Ours.
 STILL_S = 1800.0
 
@@ -62,7 +64,9 @@ class Stalled(OutputDetector):
         evidence, at = quote(lines)
         place = {line.no: i for i, line in enumerate(log.lines)}
         near = [log.lines[max(0, place[lines[0].no] - 1)], *lines]
-        collective = any(_COLLECTIVE.search(line.text) for line in near)
+        collective = any(_COLLECTIVE.search(x.text) for x in near) or bool(
+            _SAVING.match(near[0].text)
+        )
         return Sighting(
             "the run stalls: no step for a long time",
             evidence,

@@ -101,7 +101,8 @@ class LossDoesNotMove(OutputDetector):
         least = MIN_RUNNING if log.running else 2
         flat = [s for s in losses(log) if is_flat(s) and len(s.readings) >= least]
         flat = flat or self._guesses(log)
-        moving = [s for s in losses(log) if not is_flat(s) and len(s.readings) >= 3 and s.finite]
+        moving = [s for s in losses(log) if not is_flat(s) and s not in flat]
+        moving = [s for s in moving if len(s.readings) >= 3 and s.finite]
         if not flat or (moving and len(moving) >= len(flat)) or _warming_up(log):
             return None
         found = max(flat, key=lambda s: len(s.readings))
@@ -304,6 +305,35 @@ def _learns(found: Series) -> bool:
 
 
 _TABLE = re.compile("[│┃|].*[│┃|]\\s*$|^\\s*[│┃]")
+
+
+@detector
+class LossRises(OutputDetector):
+    """The training loss rises from reading to reading."""
+
+    NAME, CATEGORY = "loss_rises", "C5"
+    SOURCE = "ours: of an excerpt 3 losses or more of 50 steps, each higher, the last 1.5 times the first"
+    SAME_FAULT = ("nan",)
+    MEASURED = ("loss",)
+
+    def read(self, log: LogLook) -> Sighting | None:
+        """See :meth:`OutputDetector.read`."""
+        for found in losses(log) if log.excerpt else ():
+            values = found.values
+            rising = all(b > a for a, b in itertools.pairwise(values))
+            if len(values) < 3 or not found.finite or not rising or values[0] <= 0:
+                continue
+            if values[-1] >= 1.5 * values[0] and found.span >= 50:
+                evidence, at = quote(found.readings)
+                return Sighting(
+                    "the loss rises all along (suspected: few readings)",
+                    evidence,
+                    "Run the same steps on the CPU in float32 and compare loss and gradients of "
+                    "the first one that differs; look at the learning rate on several chips.",
+                    threshold="1.5 times the first, and higher in each reading",
+                    at=at,
+                )
+        return None
 
 
 @detector

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from core.readings.xla_signals import (
     StepMetrics,
 )
 
+_OLD_SUM = re.compile(r"^(\s+)Counter: (?=[\d.]+(?:h|m|s|ms|us|ns|B|KB|MB|GB)\b|\d+[hms]\d)")
 #: Reports and warnings kept, each kind: the first ones.
 MAX_KEPT = 2_000
 
@@ -62,7 +64,8 @@ class XlaFacts:
         for no, text in lines:
             if "Metric: " in text or "Counter: " in text:
                 heads[text.rpartition(": ")[2].strip()] = no
-            for signal in reader.feed(text):
+            # Until 2019 the sum of a metric was called its counter.
+            for signal in reader.feed(_OLD_SUM.sub(r"\1Accumulator: ", text)):
                 facts._take(no, signal, heads)
         for signal in reader.close():
             facts._take(no, signal, heads)

@@ -34,7 +34,7 @@ ORDER = (
     "cpu_fallback_warning", "pjrt_cpu_fallback", "nan", "value_range", "metric_saturated",
     "rng_repeats", "loss_zero", "chips_unused", "checkpoint_size", "checkpoint_equals_base", "restart_regression",
     "param_count_changed", "grad_norm_scale_mismatch", "replica_hash_mismatch", "eval_sample_count",
-    "same_data_on_ranks", "goal_delta_by_world_size", "device_mismatch", "params_unchanged", "loss_flat", "eval_constant", "rss_slope", "stall",
+    "same_data_on_ranks", "goal_delta_by_world_size", "device_mismatch", "params_unchanged", "loss_flat", "loss_rises", "eval_constant", "rss_slope", "stall",
     "graph_growth", "recompile", "compile_too_slow", "execution_too_slow", "transfer_per_step",
     "aten_fallback", "step_time_regression", "host_killed", "model_on_cpu",
     "duty_cycle_zero", "cuda_amp", "version_warning",
