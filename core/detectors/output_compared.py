@@ -116,7 +116,7 @@ class DevicesDisagree(OutputDetector):
                 key = _SIDE.sub("", f.key).rpartition(": ")[2].strip(" :=-()")
                 side = "host" if near[1] else "device"
                 if re.search(
-                    r"time|step|sec|speed|throughput|it/s|mem|util|rate|count|param|size", key
+                    r"time|shape|step|sec|speed|throughput|it/s|mem|util|rate|count|param|size", key
                 ):
                     continue
                 if is_loss(key) or is_score(key) or re.search(r"logit|output|result|mean|sum|grad|value|pred|reward|return|tensor", key + " " * (not key) + ("tensor" if "tensor(" in line.text else "")):  # fmt: skip

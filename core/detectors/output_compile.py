@@ -145,11 +145,11 @@ class CompilesAgain(OutputDetector):
         calls = [x for x in log.having("call compiler", "graph hash") if _CALLED.search(x.text)]
         for line in log.lines if len(calls) >= 3 else ():
             m = _CALLED.search(line.text)
-            if m:
+            if m and steps:  # what is compiled before the first step is no sign
                 found.setdefault(m[1] or m[2], (line.no, line.text))
-            elif line.no in stepped and found:
+            elif line.no in stepped:
                 steps += 1
-        many = 3 if log.excerpt else MANY_COMPILES
+        many = 2 if log.excerpt else MANY_COMPILES
         rest = list(found.values())
         return rest if len(rest) >= many and len(rest) > MAX_RATE * steps and steps >= 2 else []
 

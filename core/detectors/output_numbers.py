@@ -33,7 +33,7 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 _INFINITE_BY_DESIGN = re.compile(r"best|min|max|early|patience|limit|norm type|clip|budget|scale|eta|bound")  # fmt: skip
-_MEASURED_KEY = re.compile(r"\b(?:logits?|output|score|norm|value|mean|attn|attention|hidden|embedding|weight|psnr|fid|prob|ppl|perplexity|entropy|kl|reward|nll|elbo|mse|mae|rmse)\b")  # fmt: skip
+_MEASURED_KEY = re.compile(r"\b(?:logits?|output|norm|attn|attention|hidden|psnr|fid|prob|ppl|perplexity|entropy|kl|reward|nll|elbo|mse|mae|rmse)\b")  # fmt: skip
 
 
 def _is_number_of_training(key: str) -> bool:
@@ -246,14 +246,18 @@ class DrawRepeats(OutputDetector):
     @staticmethod
     def _lists(log: LogLook) -> list[Line]:
         """Calls or steps, one after another, each with the same list of numbers."""
-        if not log.excerpt or not any(_RANDOM_WORD.search(x.text) for x in log.lines):
+        if not log.excerpt:
             return []
         found: dict[str, dict[str, Line]] = {}
         for line in log.having("["):
             m = _NUMBERED.match(line.text)
             if m:
                 found.setdefault(m[2], {}).setdefault(m[1], line)
-        return next((list(x.values()) for x in found.values() if len(x) >= 3), [])
+        for words, lines in found.items():
+            spoken = any(_RANDOM_WORD.search(x.text) for x in lines.values())
+            if len(lines) >= 3 and spoken and not _NOT_DRAWN.search(words):
+                return list(lines.values())
+        return []
 
     @staticmethod
     def _say(what: str, evidence: list[str], at: tuple[int, ...]) -> Sighting:
@@ -268,6 +272,7 @@ class DrawRepeats(OutputDetector):
 
 
 _NUMBERED = re.compile(r"^\W{0,3}(?:call|step|iter(?:ation)?|epoch|batch|run|forward|sample)\W{0,2}(\d{1,7})\b(.{0,200}?\[[^\]]{3,400}\])", re.I)  # fmt: skip
+_NOT_DRAWN = re.compile(r"shape|size|\blrs?\b|rates?\b|device|mesh", re.IGNORECASE)
 _RANDOM_WORD = re.compile(r"\brand|random|drop|mask|noise|bernoulli|\brng|shuffl|augment|sampled", re.I)  # fmt: skip
 _REPEATS = re.compile(r"\b(?:dropout|noise|random\w*|rng)\b(?!.{0,80}\b(?:not|False|no longer)\b).{0,30}\b(?:same|equal|identical|repeats?)\b.{0,40}\b(?:steps?|iterations?|epochs?|batch\w*|every|each)\b|\b(?:same|identical) (?:dropout|noise|random)\w*.{0,40}\b(?:steps?|iterations?|every|each)\b", re.I)  # fmt: skip
 _HASH = re.compile(

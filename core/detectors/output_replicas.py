@@ -135,12 +135,12 @@ _REPLICA = re.compile(
     re.IGNORECASE,
 )
 _IDENTITY = re.compile(
-    r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha\w*|digest|norm|sum|fingerprint)"
+    r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha-?\d*\b|digest|norm|sum|fingerprint)"
     r"|(?:hash|checksum|digest|fingerprint)\b.{0,24}(?:param|weight|model|state)"
     r"|\b(?:sum|norm|mean|l2)[\s(|]{0,3}(?:w|p|theta|weights?|params?)\b",
     re.IGNORECASE,
 )
-_HEX = re.compile(r"(?:hash|checksum|crc|md5|sha\w*|digest|fingerprint)\w*\W{1,4}(?:0x)?([0-9a-f]{6,64})\b", re.I)  # fmt: skip
+_HEX = re.compile(r"(?:hash|checksum|crc|md5|sha-?\d*|digest|fingerprint)\w*\W{1,4}(?:0x)?([0-9a-f]{6,64})\b", re.I)  # fmt: skip
 _DIFFER = re.compile(
     r"(?:replicas?|ranks?|params?|parameters|weights|gradients)\b.{0,60}\b(?:differ|diverge[ds]?|disagree|out of sync|not (?:in sync|equal|identical|synchroni[sz]ed)|mismatch)"
     r"|(?:mismatch|divergence|diverged|differ\w*)\b.{0,40}\b(?:between|across|among) (?:the )?(?:replicas|ranks|cores|chips|devices|hosts|processes)",

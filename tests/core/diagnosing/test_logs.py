@@ -14,11 +14,12 @@ from core.diagnose import diagnose_text
 from core.log_file import LogText
 from tests.core.diagnosing.healthy import HEALTHY as PLAIN
 from tests.core.diagnosing.healthy_more import MORE
+from tests.core.diagnosing.healthy_short import FEW
 from tests.core.diagnosing.loud import LOUD
 from tests.core.diagnosing.short import SHORT
 from tests.core.diagnosing.silent import SILENT
 
-HEALTHY = PLAIN | MORE
+HEALTHY = PLAIN | MORE | FEW
 
 
 def diagnosis(text: str) -> JSON:
