@@ -149,7 +149,7 @@ class RestoreFailed(ErrorDetector):
     SOURCE = "public case restore_error (huggingface/transformers#4963)"
     FRAMES = (
         r"torch[/\\.]serialization|torch\.(?:load|save)\(|_rebuild_\w*tensor|\b_?(?:load|restore|save)_(?:checkpoint|state_dict|pretrained|optimizer\w*)\b"
-        r"|xm\.save\(|xser\.(?:load|save)\(|distributed[/\\.](?:_shard[/\\.])?checkpoint|distributed_checkpoint|safetensors"
+        r"|(?:[Ss]aving|[Ll]oading) (?:the )?(?:model )?checkpoint\b|xm\.save\(|xser\.(?:load|save)\(|distributed[/\\.](?:_shard[/\\.])?checkpoint|distributed_checkpoint|safetensors"
     )
     OVER = ("cuda_assumed", "operator_missing", "dtype_error", "lazy_runtime_error", "library_error", "error")  # fmt: skip
     PATTERN = (
@@ -236,8 +236,10 @@ class NotLowered(ErrorDetector):
 
     NAME, CATEGORY = "operator_missing", "C5"
     SOURCE = "torch's dispatcher and XLA's status messages"
+    FRAMES = r"torch\.ops\.|torchvision[/\\.]ops|\bnms\(|roi_\w+\("
+    OVER = ("restore_error", "error")
     PATTERN = (
-        r"Could not run 'aten::|not implemented for|NotImplementedError|UNIMPLEMENTED|Unimplemented:"
+        r"Could not run '[\w:.]+' with arguments|csrc/(?:helpers|convert_ops)\.cpp|Could not run 'aten::|not implemented for|NotImplementedError|UNIMPLEMENTED|Unimplemented:"
         r"|[Oo]p\(s\) not lowered|is not (?:currently )?supported on the XLA|[Uu]nsupported (?:op|operator|HLO|type)"
         r"|not (?:yet )?(?:implemented|lowered|supported) (?:on|for|in|by) (?:XLA|TPU|the (?:XLA|TPU)|Neuron|device)"
         r"|Mosaic failed|NCC_E(?:UOC|VRF|BVF)|no lowering|rule for .{0,60}not (?:found|implemented)|not contain X64"
@@ -292,7 +294,7 @@ class LazyError(ErrorDetector):
     PATTERN = (
         r"device_ready_queues_|torch_xla/csrc|xla::|PjRt|XlaRuntimeError|INTERNAL: |Internal: |INVALID_ARGUMENT: |Invalid argument: "
         r"|FAILED_PRECONDITION: |Failed precondition: |DEADLINE_EXCEEDED|UNAVAILABLE: |ABORTED: |XRT(?:Compile|Execute)|xla_\w*\.cc|pjrt_\w*\.cc"
-        r"|Bad StatusOr|NRT_(?:EXEC|TIMEOUT|FAIL)|XLA compilation|HLO|hlo_\w+\.cc|Computation requires more parameters"
+        r"|Bad StatusOr|\.cc:\d+\] Check fail|LLVM ERROR|NRT_(?:EXEC|TIMEOUT|FAIL)|XLA compilation|HLO|hlo_\w+\.cc|Computation requires more parameters"
     )
     TITLE = "the XLA runtime failed"
     NEXT = (

@@ -194,6 +194,8 @@ _ZERO = re.compile(
 )
 #: Files that the libraries write weights to; with these names no model is as small as this.
 _OF_A_MODEL_FILE = re.compile(r"(?:^|/)(?:adapter_model|pytorch_model|model|diffusion_pytorch_model)\.(?:safetensors|bin)$")  # fmt: skip
+_NO_NUMBERS = re.compile(r"tensor\(\[\]|(?:size|Size)\(\[0\]\)")
+_OF_A_STATE = re.compile(r"(?:state|ckpt|checkpoint).{0,120}\.(?:weight|bias)\b|\.(?:weight|bias)\b.{0,80}(?:tensor\(\[\]|Size\(\[0)")  # fmt: skip
 TINY = 10_000
 
 
@@ -241,7 +243,7 @@ class CheckpointTooSmall(OutputDetector):
 
     @staticmethod
     def _empty(log: LogLook) -> list[Line]:
-        found = []
+        found = CheckpointTooSmall._no_numbers(log)
         for line in log.having(*_WORDS):
             text = line.text
             listed = _LS.match(text.strip())
@@ -255,6 +257,17 @@ class CheckpointTooSmall(OutputDetector):
             elif _FILE.search(text) and _ZERO.search(text) and not _SMALL_BY_RIGHT.search(text):
                 found.append(line)
         return found
+
+    @staticmethod
+    def _no_numbers(log: LogLook) -> list[Line]:
+        """A weight of a checkpoint that is shown, and has no numbers in it."""
+        previous: Line | None = None
+        for line in log.lines if log.having("tensor([]", "size([0])") else ():
+            near = f"{previous.text if previous else ''} {line.text}"
+            if _NO_NUMBERS.search(line.text) and _OF_A_STATE.search(near):
+                return [previous, line] if previous else [line]
+            previous = line
+        return []
 
     @staticmethod
     def _short(log: LogLook) -> list[Line]:

@@ -24,6 +24,7 @@ _GOT = re.compile(
     r"\b(?:num_processes|number of processes|world[_ ]?size|(?:xrt_)?world_size\(\)|(?:global_)?device_count\(\)|process_count)\s?[:=]\s?(\d{1,4})\b",
     re.IGNORECASE,
 )
+_EXPECTED = re.compile(r"\bexpected\W{1,3}(\d{1,4}) (?:tpu |xla )?(?:processes|devices|cores|chips|replicas)\b", re.I)  # fmt: skip
 _ONLY = re.compile(
     r"\bonly (?:(?:\d{1,3}|one|two|a single|xla:\d|tpu:\d|and|,|tpu|xla|of|the|core|cores|chip|chips|device|devices)\s?,?\s?){1,8}"
     r"(?:is|are|was|were|gets?)?\s?(?:being )?(?:used|utili[sz]ed|involved|active|busy|running)\b",
@@ -72,6 +73,9 @@ class ChipsUnused(OutputDetector):
         if only:
             return only
         wanted: tuple[int, Line] | None = None
+        for line in log.having("expected") if log.excerpt else ():
+            if m := _EXPECTED.search(line.text):
+                wanted = (int(m[1]), line)
         for line in log.having("process", "cores", "nproc", "world", "device"):
             got = _GOT.search(line.text)
             if m := _WANTED.search(line.text):

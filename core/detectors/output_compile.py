@@ -93,6 +93,10 @@ class CompilesAgain(OutputDetector):
         for found in series(log, lambda key: bool(_COMPILES.search(key))):
             steps, values = found.span, found.values
             rising = values[-1] - values[0] > MAX_RATE * steps and steps >= MIN_STEPS
+            # Counts of each step, since a total never falls.
+            falls = any(b < a for a, b in itertools.pairwise(values))
+            if log.excerpt and falls and len(values) >= 3 and all(v > 0 for v in values):
+                return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
             rest = values[2:]  # the first two steps compile in a healthy run
             each = len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
             if rising or each:

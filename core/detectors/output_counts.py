@@ -154,7 +154,7 @@ _CONTRAST = re.compile(
 _UNTIED = re.compile(
     r"layers? do not match after moving to the target device|layer count: \[before|weights? (?:are|is) (?:no longer|not) tied"
     r"|(?:tied|shared) (?:weights?|params?|parameters?|embeddings?)\b.{0,40}\b(?:lost|broken|untied|differ|diverged?|no longer|not (?:shared|the same|equal))"
-    r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*embed\S*\W{1,4}False"
+    r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*(?:embed|wte|tok|shared|encoder)\S*\W{1,4}False"
     r"|(?:lm_head|decoder|head|output|softmax)\S* .{0,30}(?:embed|wte|tok)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
     r"|(?:embed|wte|tok)\S* .{0,30}(?:lm_head|decoder|head|output)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
     r"|data_ptr\(\).{0,60}\bFalse\b|\b(?:embed|wte|lm_head|tied|head)\S*.{0,80}\bFalse\b.{0,20}\bafter\b"

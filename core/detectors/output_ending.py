@@ -20,7 +20,7 @@ FRAME_LINES, QUOTED_LINES = 60, 6
 BLOCK_LINES = 400
 
 _PREFIX = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S{7,40} \[\d{1,4}\] |\[?(?:rank|default)\s?\d+\]?:\s?|\([A-Za-z_]\w* (?:pid|rank)=\d+[^)]{0,60}\)\s|\[\d{1,4}\]:\s?"
+    r"^(?:std(?:err|out): ?|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S{7,40} \[\d{1,4}\] |\[?(?:rank|default)\s?\d+\]?:\s?|\([A-Za-z_]\w* (?:pid|rank)=\d+[^)]{0,60}\)\s|\[\d{1,4}\]:\s?"
     r"|\d+:\s(?=Traceback|\s+File|[A-Z]\w+Error)"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,10}\s(?=Traceback|\s*File \"|\s{2,}|(?:\w+\.)*[A-Z]\w+(?:Error|Exception)\b)"
     r"|>{1,3}\s|\s{1,12}(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception): )|\S{1,120}\.py:\d{1,6}:\s(?=(?:\w+\.)*[A-Z]\w*(?:Error|Exception):)"
@@ -45,7 +45,7 @@ _STATUS = re.compile(
 _FATAL = re.compile(
     r"^F\d{4} \d\d:\d\d|^F\d{4,8} .{0,60}\]|\bCheck fail(?:ed|ure): |\bCheck failure\b|^terminate called"
     r"|what\(\):|^#?\s*Fatal Python error|std::bad_alloc|^\[?ERROR\]? .{0,40}terminated"
-    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|\bERROR \|\|NEURON\w*\|\||Internal tensorizer error|Internal Compiler Error|^CRITICAL[ :]"
+    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|\bERROR \|\|NEURON\w*\|\||Internal tensorizer error|Internal Compiler Error|^LLVM ERROR: |\.cc:\d+\] Check fail|^CRITICAL[ :]"
 )
 _CRASH = re.compile(
     r"Segmentation fault|\bSIG(?:SEGV|ABRT|BUS|FPE|ILL)\b|\bAborted(?:\s*\(core dumped\)|$)|core dumped"
@@ -97,7 +97,7 @@ _PROGRESS = re.compile(
 _NOT_PROGRESS = re.compile(r"^wandb:|^\s|\bfail|\berror\b|it/s\]|s/it\]|Error\b", re.IGNORECASE)
 #: A line of a program, as an interpreter, a notebook or a traceback cut short shows it.
 _CODE = re.compile(
-    r"^\s+\S|^\S*-{2,}>|^>>>|^\S+\.py in \w+\(|^<ipython-input|^\s*File \"|^In \[\d+\]|^[\w.]+(?: = [\w.]+)?\(.{0,200}\)\s*$"
+    r"^\s+\S|^\S*-{2,}>|^>>>|(?:[Ss]aving|[Ll]oading|[Rr]esuming)\b.{0,40}\bcheckpoint|^\S+\.py in \w+\(|^<ipython-input|^\s*File \"|^In \[\d+\]|^[\w.]+(?: = [\w.]+)?\(.{0,200}\)\s*$"
 )
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)')
 _FOREIGN = ("site-packages", "dist-packages", "/lib/python", "pilotage_probe", "<frozen ")

@@ -221,9 +221,10 @@ class StepsSlowDown(OutputDetector):
         return None
 
 
+_PER_SECOND = re.compile(r" ?(?:it|iter|iters|iterations?|steps?|samples?|batch(?:es)?|images?|tokens?) ?(?:/|per) ?s(?:ec(?:ond)?)?\b")  # fmt: skip
 #: Times that grow by right, or are of another thing than steps.
 _OTHER_TIME = re.compile(r"total|elapsed|since|compil|load|start|wall|data|eta|remain|up ?time|import|init|warm")  # fmt: skip
-_OF_WORK = re.compile(r"time|step|epoch|iter|batch|took|takes|per|inference|forward|infer|train|latency|item")  # fmt: skip
+_OF_WORK = re.compile(r"time|step|epoch|iter|batch|took|takes|per|inference|forward|infer|train|latency|item|image|sample|prompt|request")  # fmt: skip
 
 
 def _takes(row: Row, field: Field) -> bool:
@@ -271,6 +272,8 @@ def _seconds(row: Row, field: Field) -> float | None:
     if _REPORT.match(row.text):
         return None
     unit = field.unit.lower()
+    if _PER_SECOND.match(row.text, field.pos + len(field.text)):
+        return 1 / field.value
     kind = _kind(field.key, unit)
     if kind == "time":
         return field.value * (1e-3 if unit.startswith("ms") else 1.0)

@@ -203,7 +203,7 @@ _NOT_LOSS = re.compile(
 )
 _SCORE = re.compile(
     r"\bacc(?:uracy)?\d?\b|\btop ?-?1\b|acc@|\bf1\b|\bbleu\b|\brouge|\bauc\b|\bmiou\b|\bmap\b|"
-    r"\bexact match\b|\bem\b|\bdice\b|\bprec@1|\bmcc\b|\bpearson|\bspearman|\bscore\b|\baccuracy"
+    r"\bexact match\b|\bem\b|\bdice\b|\bprec@1|\bmcc\b|\bpearson|\bspearman|\bscore\b|\baccuracy|\b(?:p|hits?|recall|precision|r|mrr|map|ndcg) ?@ ?\d+|\b(?:ndcg|mrr)\b"
 )
 _KEY_EVAL = re.compile(r"\b(?:val|valid|validation|eval|evaluation|test|dev)\b")
 _KEY_TRAIN = re.compile(r"\btrain(?:ing)?\b")

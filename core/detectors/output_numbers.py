@@ -119,6 +119,7 @@ class OutOfRange(OutputDetector):
         """See :meth:`OutputDetector.read`."""
         found = log.readings(_may_be_impossible, _impossible)
         said = log.matching(_SAID_OUT, 3, "out of")
+        said += log.matching(_LOWEST, 3, "-9223372036854775808", "-2147483648")
         if not found and not said:
             return None
         evidence, at = quote([*found, *said])
@@ -132,6 +133,10 @@ class OutOfRange(OutputDetector):
         )
 
 
+#: The lowest integer of a type, in a tensor: nothing that is counted or chosen is there.
+_LOWEST = re.compile(
+    r"tensor\(.{0,400}-(?:9223372036854775808|2147483648)\b|-9223372036854775808,.{0,400}device="
+)
 _ABOUT = re.compile(
     r"\b(?:over|of|on|for|at|after|in|from|per|by)(?: (?:the|all|a|an|these|our|its))?(?: \w+)?$"
 )

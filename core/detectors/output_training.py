@@ -164,6 +164,11 @@ class LossDoesNotMove(OutputDetector):
             other = any(_OF_OTHERS.search(r.row.text) for r in found.readings)
             if len(found.readings) >= least and all(v == 0 for v in found.values) and not other:
                 return list(found.readings)
+        for found in series(log, lambda key: bool(_ONE_WEIGHT.search(key)), 3):
+            texts = {r.field.text for r in found.readings}
+            steps = {r.row.step for r in found.readings} - {None}
+            if len(texts) == 1 and len(steps) >= 3 and found.span >= MIN_SPAN and found.digits >= 3:
+                return list(found.readings)
         said = log.matching(_UNCHANGED, 3, "unchanged", "not chang", "n't chang", "never chang", "not updat", "n't updat", "is none", "no grad", "identical", "not move")  # fmt: skip
         said += log.matching(
             _STUCK,
@@ -201,6 +206,10 @@ class LossDoesNotMove(OutputDetector):
         return []
 
 
+#: One number of the parameters, by its place in them.
+_ONE_WEIGHT = re.compile(
+    r"\w\.(?:weight|bias)\b(?!.{0,20}(?:grad|decay|norm|lr))|\b(?:param\w*|weights?)\[\d"
+)
 _UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip
 _MOVES = re.compile(
     r"\b(?:mov(?:ed|ing)|transfer\w*|offload\w*|load\w*|copy\w*|copied|cast\w*)\b", re.I
