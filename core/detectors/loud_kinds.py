@@ -185,7 +185,7 @@ class CudaAssumed(ErrorDetector):
         r"|[Tt]ensor.{0,40}not.{0,10}XLA tensor|Check failed: xtensor|[Ii]nput type .{0,60} and weight type|different devices?\b|same device|can't convert \S+ device type tensor"
         r"|(?:is|are) on (?:the )?(?:cpu|xla|cuda)\S* .{0,40}(?:but|and) .{0,60}(?:is|are) on|cannot pin |pin_memory"
         r"|number of devices \(\d+\) is different|No inf checks were recorded|forked subprocess|No backend type associated with device"
-        r"|Unsupported device|device index|invalid device ordinal|setup doesn't support bf16|BF16.{0,30}(?:GPU|CUDA)"
+        r"|Unsupported device|Invalid device id|device_ids|device index|invalid device ordinal|setup doesn't support bf16|BF16.{0,30}(?:GPU|CUDA)"
         r"|XLA (?:device|tensor)s? .{0,40}(?:not supported|expected)|Unhandled FakeTensor Device"
     )
     TITLE = "the code assumes CUDA"
@@ -240,7 +240,7 @@ class NotLowered(ErrorDetector):
     OVER = ("restore_error", "error")
     PATTERN = (
         r"Could not run '[\w:.]+' with arguments|csrc/(?:helpers|convert_ops)\.cpp|Could not run 'aten::|not implemented for|NotImplementedError|UNIMPLEMENTED|Unimplemented:"
-        r"|[Oo]p\(s\) not lowered|is not (?:currently )?supported on the XLA|[Uu]nsupported (?:op|operator|HLO|type)"
+        r"|[Oo]p\(s\) not lowered|is not (?:currently )?supported on the XLA|[Uu]nsupported (?:op|operator|HLO|type|lowering)"
         r"|not (?:yet )?(?:implemented|lowered|supported) (?:on|for|in|by) (?:XLA|TPU|the (?:XLA|TPU)|Neuron|device)"
         r"|Mosaic failed|NCC_E(?:UOC|VRF|BVF)|no lowering|rule for .{0,60}not (?:found|implemented)|not contain X64"
         r"|[Ee]rror while lowering|Unsupported XLA type|has no lowering|[Ii]nternal (?:tensorizer|[Cc]ompiler) [Ee]rror|[Ff]ailed compilation with"

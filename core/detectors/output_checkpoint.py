@@ -13,7 +13,7 @@ _KEYS = re.compile(
     r"|were not initialized from the (?:model )?checkpoint|(?:adapter|lora)\S* keys? .{0,40}not (?:found|loaded|matched)"
     r"|keys? (?:in|of) (?:the )?(?:checkpoint|state_dict|state dict) .{0,40}(?:not|missing|ignored|skipped|unmatched)"
     r"|\b0 ?(?:of|/) ?\d+ (?:\w+ )?(?:keys|tensors|weights|parameters|params)\b.{0,30}(?:load|match|restor)"
-    r"|(?:loaded|matched|restored) 0 (?:of|/) ?\d+",
+    r"|(?:loaded|matched|restored) 0 ?(?:of|/) ?\d+",
     re.IGNORECASE,
 )
 _NOT_IN = re.compile(
@@ -48,7 +48,7 @@ _SAME_AS_BASE = re.compile(
     r"|\b(?:base|pretrained|original) (?:model|weights|checkpoint)\b.{0,40}\b(?:identical|equal|same|diff\w* ?[:=]? ?0(?:\.0+)?(?:e[+-]?\d+)?\b)"
     r"|(?:max|mean|l2|abs|total|rel)\S* ?(?:abs\w*|rel\w*|l2)? ?(?:diff\w*|delta|distance|change|error)\b.{0,40}(?:base|pretrained|initial|before)\w*(?: \w+)?\W{1,4}0(?:\.0+)?(?:e[+-]?\d+)?(?!\.?\d)"
     r"|(?:checkpoint|saved|reloaded|adapter|lora\S*)\b.{0,60}\b(?:has no effect|all zeros?|are zero|equals? (?:the )?(?:base|initial|init)|is the base model)"
-    r"|\b0 (?:of|/) ?\d+ (?:tensors|parameters|weights|keys) (?:differ|changed)"
+    r"|== (?:the )?(?:base|pretrained|original)\b.{0,40}\bTrue\b|\b0 (?:of|/) ?\d+ (?:tensors|parameters|weights|keys) (?:differ|changed)"
     r"|(?:checkpoint|weights|parameters) .{0,30}hash .{0,30}(?:unchanged|same as|equals)",
     re.IGNORECASE,
 )
@@ -194,6 +194,7 @@ _ZERO = re.compile(
 )
 #: Files that the libraries write weights to; with these names no model is as small as this.
 _OF_A_MODEL_FILE = re.compile(r"(?:^|/)(?:adapter_model|pytorch_model|model|diffusion_pytorch_model)\.(?:safetensors|bin)$")  # fmt: skip
+_SHARDS = re.compile(r"\b(\d{1,5}) ?(?:/|of|out of) ?(\d{1,5}) (?:\w+ )?shards?\b(?: files?)?(?: (?:were|are|was))? (?:found|written|saved|present|on disk|exist)", re.I)  # fmt: skip
 _NO_NUMBERS = re.compile(r"tensor\(\[\]|(?:size|Size)\(\[0\]\)")
 _OF_A_STATE = re.compile(r"(?:state|ckpt|checkpoint).{0,120}\.(?:weight|bias)\b|\.(?:weight|bias)\b.{0,80}(?:tensor\(\[\]|Size\(\[0)")  # fmt: skip
 TINY = 10_000
@@ -228,7 +229,7 @@ class CheckpointTooSmall(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        lines = self._empty(log) or self._short(log) or self._uneven(log)
+        lines = self._empty(log) or self._fewer(log) or self._short(log) or self._uneven(log)
         if not lines:
             return None
         evidence, at = quote(lines)
@@ -257,6 +258,14 @@ class CheckpointTooSmall(OutputDetector):
             elif _FILE.search(text) and _ZERO.search(text) and not _SMALL_BY_RIGHT.search(text):
                 found.append(line)
         return found
+
+    @staticmethod
+    def _fewer(log: LogLook) -> list[Line]:
+        """The last count of shards that were written or found, if it is not all of them."""
+        counts = [(m, x) for x in log.having("shard") if (m := _SHARDS.search(x.text))]
+        if counts and int(counts[-1][0][1]) < int(counts[-1][0][2]):
+            return [counts[-1][1]]
+        return []
 
     @staticmethod
     def _no_numbers(log: LogLook) -> list[Line]:

@@ -10,7 +10,7 @@ from core.detectors.output_look import Line, LogLook, quote
 
 _FEWER = re.compile(
     r"\b(?:using|uses|used|found|visible|available|initiali[sz]ed|running on)\W{1,3}(\d{1,4})\s?(?:of|/|out of)\s?(\d{1,4})\s+(?:tpu |xla |neuron ?)?(?:chips?|cores?|devices?|tpus?)\b"
-    r"|\b(?:world[_ ]?size|num[_ ](?:devices|processes|cores|chips)|(?:global_|local_)?device[_ ]count|n[_ ]devices|xrt_world_size\(\))\W{1,4}(\d{1,4})\b.{0,24}\bexpected\W{1,3}(\d{1,4})"
+    r"|\b(?:world[_ ]?size|num[_ ](?:devices|processes|cores|chips)|(?:global_|local_)?device[_ ]count|n[_ ]devices|xrt_world_size\(\))\W{1,4}(\d{1,4})\b.{0,24}\b(?:expected|has|have|instead of|out of|of)\W{1,3}(\d{1,4})"
     r"|TPU available: True, using: (0) (TPU) cores",
     re.IGNORECASE,
 )
@@ -73,7 +73,7 @@ class ChipsUnused(OutputDetector):
         if only:
             return only
         wanted: tuple[int, Line] | None = None
-        for line in log.having("expected") if log.excerpt else ():
+        for line in log.having("expected", "has ", "have ", "of ") if log.excerpt else ():
             if m := _EXPECTED.search(line.text):
                 wanted = (int(m[1]), line)
         for line in log.having("process", "cores", "nproc", "world", "device"):

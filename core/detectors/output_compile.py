@@ -21,6 +21,10 @@ _AGAIN = re.compile(
     r"\b(?:recompil(?:ing|ed|ation|es)|re-compil\w+|new graph (?:hash|compiled)|graph (?:hash )?changed|uncached compile)\b",
     re.IGNORECASE,
 )
+_AT_EACH = re.compile(
+    r"\b(?:re-?compil(?:es|ing|ed|ation)|compil(?:es|ing|ed) again|new graph|graph (?:hash )?(?:changes|differs|is new|is different))\b.{0,20}\b(?:every|each)\b (?:train\w* )?(?:step|iteration|batch)",
+    re.IGNORECASE,
+)
 _AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
 _FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
 _COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs)$")  # fmt: skip
@@ -163,6 +167,9 @@ class CompilesAgain(OutputDetector):
             return between
         if noticed := CompilesAgain._noticed(log):
             return noticed
+        each = log.matching(_AT_EACH, 2, "every", "each")
+        if each := [x for x in each if not _AGAIN_NOT.search(x.text)]:
+            return [(line.no, line.text) for line in each]
         limit = log.matching(_LIMIT, 2, "_limit")
         if limit:
             return [(line.no, line.text) for line in limit]

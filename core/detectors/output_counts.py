@@ -157,7 +157,7 @@ _UNTIED = re.compile(
     r"|is (?:lm_head|embedding|decoder|weight)\S* tied\W{1,4}False|tied\W{1,3}False|(?:lm_head|decoder|head)\S*\.weight is \S*(?:embed|wte|tok|shared|encoder)\S*\W{1,4}False"
     r"|(?:lm_head|decoder|head|output|softmax)\S* .{0,30}(?:embed|wte|tok)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
     r"|(?:embed|wte|tok)\S* .{0,30}(?:lm_head|decoder|head|output)\S* .{0,40}(?:differ|diff\b|not equal|apart|diverge|different)"
-    r"|data_ptr\(\).{0,60}\bFalse\b|\b(?:embed|wte|lm_head|tied|head)\S*.{0,80}\bFalse\b.{0,20}\bafter\b"
+    r"|\bshar(?:e|es|ing) (?:the )?(?:same )?(?:storage|memory|data|tensor)\b\W{1,4}False|data_ptr\(\).{0,60}\bFalse\b|\b(?:embed|wte|lm_head|tied|head)\S*.{0,80}\bFalse\b.{0,20}\bafter\b"
     r"|\bTrue\b.{0,30}\bbefore\b.{0,60}\bFalse\b.{0,30}\bafter\b|\bbefore\b.{0,30}\bTrue\b.{0,60}\bafter\b.{0,30}\bFalse\b"
     r"|\buntied\b.{0,40}(?:weights?|embed|head)|use the `?tie_weights`? method",
     re.IGNORECASE,
@@ -192,6 +192,9 @@ class ParameterCount(OutputDetector):
             "do not match",
             "layer count",
             "shared",
+            "share ",
+            "shares ",
+            "sharing ",
             "untied",
             " is ",
             "embed",

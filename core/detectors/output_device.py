@@ -19,6 +19,7 @@ class _OfTpu(OutputDetector):
 
 _FELL_BACK = re.compile(
     r"Defaulting to PJRT_DEVICE\s?=\s?CPU"
+    r"|\b(?:libtpu|TPU)\b.{0,40}(?:not found|not available|missing|unavailable)\b.{0,40}PJRT_DEVICE\s?=\s?CPU"
     r"|PJRT_DEVICE.{0,60}(?:not set|unset|missing).{0,80}(?:CPU|cpu)\b"
     r"|(?:torch_xla|torch_tpu|PJRT|PjRt|XLA|libtpu|xla_device|xla:0)\b.{0,100}"
     r"(?:fall(?:s|ing|en)? ?back|fell back|default(?:s|ing)|revert(?:s|ing)|switch(?:ed|ing)) (?:back )?(?:to|on(?:to)?) (?:the )?"

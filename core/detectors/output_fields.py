@@ -20,6 +20,7 @@ _NUMBER = re.compile(
     r"|[-+]?(?:nan|NaN|NAN|inf|Inf|INF|infinity|Infinity)(?![\w.]))"
 )
 _UNIT = re.compile(r"\s?(%|[A-Za-zµ]+(?:/[A-Za-z]+)?)(?![A-Za-z_]*(?:\s*[=:]|[_(]))")
+_ORDINAL = re.compile(r"^(?:st|nd|rd|th) ")
 _KEY_END = re.compile(r"[|,;{}\[\]<>\"'()]")
 _TIGHT = re.compile(r"[\s\"':=>]*(?:tensor\(|array\()?[\s\[\(]*$")
 _SPACE = re.compile(r"[\s_]+")
@@ -111,7 +112,7 @@ def fields(text: str) -> tuple[Field, ...]:
 
 
 def _key(before: str) -> str:
-    before = _TIGHT.sub("", before)
+    before = _ORDINAL.sub("", _TIGHT.sub("", before), count=1)
     ends = [m.end() for m in _KEY_END.finditer(before)]
     # "accuracy (val): " and "params after .to(): " keep their words; "'epoch': 1, 'loss': " cuts.
     if ends and not before[ends[-1] :].strip(" :=-"):

@@ -276,7 +276,7 @@ class DrawRepeats(OutputDetector):
         )
 
 
-_NUMBERED = re.compile(r"^\W{0,3}(?:call|step|iter(?:ation)?|epoch|batch|run|forward|sample)\W{0,2}(\d{1,7})\b(.{0,200}?\[[^\]]{3,400}\])", re.I)  # fmt: skip
+_NUMBERED = re.compile(r"^\W{0,3}(?:(?:rand|perm|shuffl|dropout|noise|mask)\w* )?(?:call|step|iter(?:ation)?|epoch|batch|run|forward|sample)\W{0,2}(\d{1,7})\b(.{0,200}?\[[^\]]{3,400}\])", re.I)  # fmt: skip
 _NOT_DRAWN = re.compile(r"shape|size|\blrs?\b|rates?\b|device|mesh", re.IGNORECASE)
 _RANDOM_WORD = re.compile(r"\brand|random|drop|mask|noise|bernoulli|\brng|shuffl|augment|sampled", re.I)  # fmt: skip
 _REPEATS = re.compile(r"\b(?:dropout|noise|random\w*|rng)\b(?!.{0,80}\b(?:not|False|no longer)\b).{0,30}\b(?:same|equal|identical|repeats?)\b.{0,40}\b(?:steps?|iterations?|epochs?|batch\w*|every|each)\b|\b(?:same|identical) (?:dropout|noise|random)\w*.{0,40}\b(?:steps?|iterations?|every|each)\b", re.I)  # fmt: skip

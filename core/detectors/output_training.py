@@ -164,11 +164,21 @@ class LossDoesNotMove(OutputDetector):
             other = any(_OF_OTHERS.search(r.row.text) for r in found.readings)
             if len(found.readings) >= least and all(v == 0 for v in found.values) and not other:
                 return list(found.readings)
-        for found in series(log, lambda key: bool(_ONE_WEIGHT.search(key)), 3):
-            texts = {r.field.text for r in found.readings}
-            steps = {r.row.step for r in found.readings} - {None}
-            if len(texts) == 1 and len(steps) >= 3 and found.span >= MIN_SPAN and found.digits >= 3:
-                return list(found.readings)
+        shown: dict[str, list[tuple[float, str, Line]]] = {}
+        for line in log.having(".weight", ".bias", "param", "weights["):
+            m, step = _ONE_WEIGHT.search(line.text), place(line.text)[0]
+            if m and step is not None:
+                shown.setdefault(m[1], []).append((step, m[2], line))
+        for seen in shown.values():
+            at = sorted({step for step, _, _ in seen})
+            if len(at) >= 3 and at[-1] - at[0] >= MIN_SPAN:
+                if len({text for _, text, _ in seen}) == 1:
+                    return [line for _, _, line in seen]
+        for old, new in itertools.pairwise(log.lines) if log.having("before") else ():
+            m, n = _STEPPED.match(old.text), _STEPPED.match(new.text)
+            sides = (m[1].lower(), n[1].lower()) if m and n else ()
+            if m and n and sides == ("before", "after") and m.groups()[1:] == n.groups()[1:]:
+                return [old, new]
         said = log.matching(_UNCHANGED, 3, "unchanged", "not chang", "n't chang", "never chang", "not updat", "n't updat", "is none", "no grad", "identical", "not move")  # fmt: skip
         said += log.matching(
             _STUCK,
@@ -206,10 +216,13 @@ class LossDoesNotMove(OutputDetector):
         return []
 
 
-#: One number of the parameters, by its place in them.
-_ONE_WEIGHT = re.compile(
-    r"\w\.(?:weight|bias)\b(?!.{0,20}(?:grad|decay|norm|lr))|\b(?:param\w*|weights?)\[\d"
+#: A value of the parameters on the two sides of a step: ``after step: w.sum() = 12.4431``.
+_STEPPED = re.compile(
+    r"^\W*(before|after) (?:the )?(?:optimizer\W?)?(?:step|update)\W{1,4}(.{0,40}?\b(?:w|theta|p|weights?|params?|parameters?)\b.{0,40}?)[=:]\s*(-?\d+\.\d{3,}(?:e-?\d+)?)",
+    re.IGNORECASE,
 )
+#: One number of the parameters, by its place in them.
+_ONE_WEIGHT = re.compile(r"((?:\w+\.){1,12}(?:weight|bias)\S{0,30}?|\b(?:params?|weights?)\[\S{1,20}?)\s?[=:]\s?(?:tensor\()?(-?\d+\.\d{3,}(?:e-?\d+)?)")  # fmt: skip
 _UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip
 _MOVES = re.compile(
     r"\b(?:mov(?:ed|ing)|transfer\w*|offload\w*|load\w*|copy\w*|copied|cast\w*)\b", re.I
