@@ -111,7 +111,7 @@ class ImportFailed(ErrorDetector):
         r"|\bbitsandbytes\b|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
         r"|active drivers \(|[Tt]riton .{0,40}(?:not|requires)|\bapex\b.{0,40}(?:not|install)|_cuda' is not defined"
         r"|Python (?:version )?>=? ?\d\.\d+ is required|requires (?:a different )?Python|supported wheel|no kernel image is available"
-        r"|not linked with support for|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
+        r"|operator \S{1,60} does not exist|not linked with support for|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
     )
     TITLE = "a library is missing or does not fit"
     NEXT = (
@@ -127,7 +127,7 @@ class RuntimeMissing(ErrorDetector):
     NAME, CATEGORY = "tpu_runtime_missing", "C1"
     SOURCE = "messages of torch_xla, JAX and libtpu where no TPU can be initialised"
     PATTERN = (
-        r"Unable to initialize backend|TPU (?:platform |backend )?initialization failed|No TPU (?:devices|found|detected|platform)"
+        r"Unable to initialize backend|TPU metadata|metadata server|DefaultCredentialsError|TPU (?:platform |backend )?initialization failed|No TPU (?:devices|found|detected|platform)"
         r"|Missing XLA configuration|Failed to (?:get|find) .{0,40}(?:TPU|topology|metadata)|TPU_\w+ .{0,30}(?:not set|missing|invalid)"
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|[Cc]ould not (?:find|open|load) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
@@ -153,7 +153,7 @@ class RestoreFailed(ErrorDetector):
     )
     OVER = ("cuda_assumed", "operator_missing", "dtype_error", "lazy_runtime_error", "library_error", "error")  # fmt: skip
     PATTERN = (
-        r"don't know how to restore data location|Attempting to deserialize object on (?!a CUDA)|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
+        r"don't know how to restore data location|Attempting to deserialize object on (?!a CUDA)|Cannot copy out of meta tensor|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
         r"|[Ww]eights[ _]only load failed|PytorchStreamReader|SafetensorError|deserializing header|InvalidHeader"
         r"|Missing key\(s\) in state_dict|[Uu]nexpected key\(s\) in state_dict|size mismatch for \S+:"
         r"|loaded state dict (?:has|contains)|invalid (?:python )?storage|doesn't have storage|access (?:the )?storage|XLATensorImpl|[Tt]ensors? share memory"
@@ -244,7 +244,7 @@ class NotLowered(ErrorDetector):
         r"|not (?:yet )?(?:implemented|lowered|supported) (?:on|for|in|by) (?:XLA|TPU|the (?:XLA|TPU)|Neuron|device)"
         r"|Mosaic failed|NCC_E(?:UOC|VRF|BVF)|no lowering|rule for .{0,60}not (?:found|implemented)|not contain X64"
         r"|[Ee]rror while lowering|Unsupported XLA type|has no lowering|[Ii]nternal (?:tensorizer|[Cc]ompiler) [Ee]rror|[Ff]ailed compilation with"
-        r"|operator .{0,60}does not exist|Could not find (?:the )?kernel|aten::\S+.{0,60}(?:not|un)(?: |-)?(?:supported|implemented|available)"
+        r"|Could not find (?:the )?kernel|aten::\S+.{0,60}(?:not|un)(?: |-)?(?:supported|implemented|available)"
     )
     TITLE = "an operator is missing on the device"
     NEXT = "Express it in operators that XLA lowers, or compute this part on the CPU on purpose."

@@ -92,7 +92,7 @@ _ON_CPU = re.compile(
     r"|\[?CpuDevice\(id=0\)|TFRT_CPU_0|device: cpu, n_gpu: 0",
     re.IGNORECASE,
 )
-_ASKED = re.compile(r"\bxla\b|torch_xla|\btpus?\b|PJRT_DEVICE|\bneuron\b|xla_spawn|libtpu|CpuDevice|TFRT_CPU", re.I)  # fmt: skip
+_ASKED = re.compile(r"\bxla\b|torch_xla|(?<![a-z])tpus?(?![a-z])|PJRT_DEVICE|\bneuron\b|xla_spawn|libtpu|CpuDevice|TFRT_CPU", re.I)  # fmt: skip
 _BOTH = re.compile(r"\bcpu\b.{0,80}\b(?:xla|tpu)\b|\b(?:xla|tpu)\b.{0,80}\bcpu\b|reference|baseline|compare|before|moving|\.to\(", re.I)  # fmt: skip
 
 

@@ -21,6 +21,7 @@ _AGAIN = re.compile(
     r"\b(?:recompil(?:ing|ed|ation|es)|re-compil\w+|new graph (?:hash|compiled)|graph (?:hash )?changed|uncached compile)\b",
     re.IGNORECASE,
 )
+_STEP_COMPILES = re.compile(r"^\W{0,4}(?:step|iter\w*|batch)\W{1,3}\d{1,8}\W{1,4}(?:re-?)?compil(?:e|es|ed|ing|ation)\W*$", re.I)  # fmt: skip
 _AT_EACH = re.compile(
     r"\b(?:re-?compil(?:es|ing|ed|ation)|compil(?:es|ing|ed) again|new graph|graph (?:hash )?(?:changes|differs|is new|is different))\b.{0,20}\b(?:every|each)\b (?:train\w* )?(?:step|iteration|batch)",
     re.IGNORECASE,
@@ -87,6 +88,14 @@ class CompilesAgain(OutputDetector):
         if xla.steps is None and cached is not None and fresh >= 2 * MIN_STEPS and fresh > cached:
             pair = (xla.counters["UncachedCompile"], xla.counters["CachedCompile"])
             return [(no, signal.text) for no, signal in pair]
+        counts = [
+            log.by_key[k][-1] for k in ("uncachedcompile", "cachedcompile") if k in log.by_key
+        ]
+        if len(counts) == 2 and counts[0].value >= max(2 * MIN_STEPS, counts[1].value + 1):
+            return [(r.row.line.no, r.row.text) for r in counts]
+        compiled = [x for x in log.having("compil") if _STEP_COMPILES.match(x.text)]
+        if len({x.text for x in compiled}) >= 4:  # the first two compile in a healthy run
+            return [(x.no, x.text) for x in compiled]
         for line in log.having("compil"):
             m = _IN_STEPS.search(line.text)
             if m and int(m[2]) >= MIN_STEPS and int(m[1]) > MAX_RATE * int(m[2]):

@@ -23,6 +23,7 @@ _DATASET = re.compile(
 )
 _PART = re.compile(r"\b(?:over|on|from) (\d[\d,]*) (?:of|out of) (\d[\d,]*) (?:samples|examples|images|sentences|items|rows|questions)\b", re.I)  # fmt: skip
 _SET_OF = re.compile(r"\b(?:on|over|from) (\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,24}?\b(?:test|val\w*|dev|eval\w*|data) ?set\W{1,4}(?:\w+ )?(\d[\d,]*)", re.I)  # fmt: skip
+_OF_WHOLE = re.compile(r"\b(?:acc\w*|f1|top-?1)\W{1,3}(\d{1,3}\.\d{1,8}) ?%?\W{1,3}(\d[\d,]{0,10}) (?:of|out of) (\d[\d,]{0,10}) (?:samples|examples|images|sentences|items)", re.I)  # fmt: skip
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
@@ -86,6 +87,11 @@ class SamplesEvaluated(OutputDetector):
             scored = _SET_OF.search(text)
             if scored and _about_evaluation(text):
                 pairs.append((_int(scored[1]), _int(scored[2]), [line]))
+            if (m := _OF_WHOLE.search(text)) and (a := _int(m[2])) <= (b := _int(m[3])) and b:
+                # Of "0.91 (1563 of 12500)" the second is no number of right answers.
+                score = float(m[1]) / (100 if float(m[1]) > 1 else 1)
+                if abs(a / b - score) > 0.02:
+                    pairs.append((a, b, [line]))
             share = _SHARE.search(text)
             if share and _about_evaluation(text):
                 pairs.append((_int(share[2]), _int(share[1]), [line]))
@@ -220,13 +226,17 @@ class ParameterCount(OutputDetector):
         }
         for row in log.rows if about else ():
             goes_on = bool(inside) and row.line.no == last + 1 and _GOES_ON.match(row.text)
-            if not goes_on and (row.line.no not in about or not _PARAMS.search(row.text)):
+            if not goes_on and (
+                row.line.no not in about or not _PARAMS.search(row.text.replace("_", " "))
+            ):
                 continue
             last = row.line.no
             inside = inside if goes_on else ""
             for f in row.fields:
                 named = bool(_PARAMS.search(f.key)) or f.unit.lower() in ("params", "parameters")
                 label = " ".join(_WHERE.sub(" ", f.key).split())
+                called = _PARAMS.search(row.text[max(0, f.pos - 40) : f.pos].replace("_", " "))
+                named = named or bool(not label and called and f.value >= 10_000)
                 if named and f.unit.lower() in _SCALE:
                     inside = label or "params"
                 elif (

@@ -29,7 +29,7 @@ _PREFIX = re.compile(
     r"|E\s{3,7}(?=[A-Za-z_.]+(?:Error|Exception)\b))"
 )
 _EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Conflict|"
+    r"^(?:[A-Za-z_]\w*\.)*(_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Conflict|"
     r"NotFound|NotSupported|Unsupported|Failure|Fault|Warning)|Exception(?=:))(?=:|$| \()(.*)"
 )
 #: After a traceback any dotted name in this place is the exception's.

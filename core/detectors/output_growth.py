@@ -9,7 +9,7 @@ import statistics
 from functools import lru_cache
 
 from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
-from core.detectors.output_fields import Field
+from core.detectors.output_fields import Field, number
 from core.detectors.output_look import Line, LogLook, Row, in_order, quote
 from core.detectors.output_series import series
 
@@ -126,6 +126,10 @@ class StepsSlowDown(OutputDetector):
 
     @staticmethod
     def _labelled(log: LogLook) -> tuple[list[Line], float] | None:
+        for line in log.having("before"):
+            m = _BEFORE_AFTER.search(line.text)
+            if m and number(m[2]) >= SLOWER * number(m[1]) > 0:
+                return [line], number(m[2]) / number(m[1])
         before: tuple[float, Line] | None = None
         host: tuple[float, Line] | None = None
         chip: tuple[float, Line] | None = None
@@ -192,7 +196,12 @@ class StepsSlowDown(OutputDetector):
         times = []
         for row in log.rows:
             own = [f for f in row.fields if not _PLACE_KEY.search(f.key)]
-            if row.step is not None and len(own) == 1 and own[0].unit in _UNITS and not own[0].key:
+            if (
+                (row.step, row.epoch) != (None, None)
+                and len(own) == 1
+                and own[0].unit in _UNITS
+                and not own[0].key
+            ):
                 times.append((own[0].value, row.line))
         values = [v for v, _ in times]
         if len(values) < 4 or len(values) < len(log.rows) - 2:
@@ -222,6 +231,11 @@ class StepsSlowDown(OutputDetector):
 
 
 _PER_SECOND = re.compile(r" ?(?:it|iter|iters|iterations?|steps?|samples?|batch(?:es)?|images?|tokens?) ?(?:/|per) ?s(?:ec(?:ond)?)?\b")  # fmt: skip
+#: Both sides in one line: ``step time 0.31 s before the load, 1.44 s after``.
+_BEFORE_AFTER = re.compile(
+    r"\b(?:step|iter\w*|batch|epoch) (?:time|takes|took)\W{1,3}(\d+\.?\d*) ?(?:s|ms|sec|seconds)? before\b.{1,60}?(?<![\w.])(\d+\.?\d*) ?(?:s|ms|sec|seconds)? after\b",
+    re.IGNORECASE,
+)
 #: Times that grow by right, or are of another thing than steps.
 _OTHER_TIME = re.compile(r"total|elapsed|since|compil|load|start|wall|data|eta|remain|up ?time|import|init|warm")  # fmt: skip
 _OF_WORK = re.compile(r"time|step|epoch|iter|batch|took|takes|per|inference|forward|infer|train|latency|item|image|sample|prompt|request")  # fmt: skip

@@ -258,6 +258,14 @@ class DrawRepeats(OutputDetector):
             m = _NUMBERED.match(line.text)
             if m:
                 found.setdefault(m[2], {}).setdefault(m[1], line)
+        alike: dict[str, dict[float, Line]] = {}
+        for row in log.rows:
+            m = _LAST_NUMBER.search(row.text)
+            if m and row.step is not None and _RANDOM_WORD.search(row.text):
+                if not _NOT_DRAWN.search(row.text) and not _NOT_A_DRAW.search(row.text.lower()):
+                    alike.setdefault(m[1], {}).setdefault(row.step, row.line)
+        if len(alike) == 1 and len(same := next(iter(alike.values()))) >= 3:
+            return list(same.values())
         for words, lines in found.items():
             spoken = any(_RANDOM_WORD.search(x.text) for x in lines.values())
             if len(lines) >= 3 and spoken and not _NOT_DRAWN.search(words):
@@ -277,6 +285,7 @@ class DrawRepeats(OutputDetector):
 
 
 _NUMBERED = re.compile(r"^\W{0,3}(?:(?:rand|perm|shuffl|dropout|noise|mask)\w* )?(?:call|step|iter(?:ation)?|epoch|batch|run|forward|sample)\W{0,2}(\d{1,7})\b(.{0,200}?\[[^\]]{3,400}\])", re.I)  # fmt: skip
+_LAST_NUMBER = re.compile(r"[=:]\s*(?:tensor\()?(-?\d+\.\d{4,})\)?\s*$")
 _NOT_DRAWN = re.compile(r"shape|size|\blrs?\b|rates?\b|device|mesh", re.IGNORECASE)
 _RANDOM_WORD = re.compile(r"\brand|random|drop|mask|noise|bernoulli|\brng|shuffl|augment|sampled", re.I)  # fmt: skip
 _REPEATS = re.compile(r"\b(?:dropout|noise|random\w*|rng)\b(?!.{0,80}\b(?:not|False|no longer)\b).{0,30}\b(?:same|equal|identical|repeats?)\b.{0,40}\b(?:steps?|iterations?|epochs?|batch\w*|every|each)\b|\b(?:same|identical) (?:dropout|noise|random)\w*.{0,40}\b(?:steps?|iterations?|every|each)\b", re.I)  # fmt: skip
