@@ -69,6 +69,17 @@ def _guards(node: ast.With) -> ast.expr | None:
 class _Insert(ast.NodeTransformer):
     def __init__(self, function: str) -> None:
         self.function = function
+        self.hooks = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        """``guard.hook`` protects the call of ``function`` in the first ``try`` of ``guarded``."""
+        self.generic_visit(node)
+        if node.name == "guarded":
+            body = next(part for part in node.body if isinstance(part, ast.Try)).body
+            assert ast.unparse(body[-1]) == "return function(*args, **kwargs)"
+            body.insert(-1, ast.parse(f"{self.function}(where)").body[0])
+            self.hooks += 1
+        return node
 
     def visit_With(self, node: ast.With) -> ast.With:
         self.generic_visit(node)
@@ -84,7 +95,9 @@ def install(dest: Path, *, mode: probe_setup.Mode = "light") -> dict[str, str]:
     env = probe_setup.install(dest, mode=mode, steps=1_000_000)
     for path in (dest / "probe" / "pilotage_probe").glob("*.py"):
         own = path.name == "guard.py"
-        tree = _Insert("fault" if own else "guard.fault").visit(ast.parse(path.read_text()))
+        insert = _Insert("fault" if own else "guard.fault")
+        tree = insert.visit(ast.parse(path.read_text()))
+        assert insert.hooks == own
         path.write_text(ast.unparse(tree) + (FAULT if own else ""))
     return env
 
@@ -108,7 +121,7 @@ def names() -> set[str]:
                 given |= {str(k.arg): k.value for k in node.keywords}
                 for part, value in given.items():
                     if not (isinstance(value, ast.Constant) and value.value is None):
-                        found.add(f"{node.args[2].value} {part}")
+                        found.add(f"{node.args[2].value!s} {part}")
     return found
 
 

@@ -4,7 +4,7 @@ import sys
 import types
 
 from . import guard, model, reading, scaling
-from .cycle import note, open_cycle
+from .cycle import open_cycle
 from .threads import current
 from .wrapping import wrap
 
@@ -136,10 +136,14 @@ def after_method(args, kwargs, result):
     _add(name, "C", limit, float(kind), result, list(args[0].parameters()))
 
 
+_tokens = {}  # (token, limit, norm type) -> what the signature says, for the limits of a loop
+
+
 def _add(name, token, limit, kind, total, items):
     thread = current()
     thread.clipped = None
-    limit = model.number(limit)
+    if type(limit) is not float:
+        limit = model.number(limit)
     cycle = thread.pending or open_cycle(thread)
     if len(cycle.clips) < 50:
         cycle.clips.append(
@@ -153,9 +157,14 @@ def _add(name, token, limit, kind, total, items):
                 "items": items,
             }
         )
-    of = "" if kind in (None, 2.0) else ",%g" % kind
-    size = "%.6g" % limit if isinstance(limit, (int, float)) else "?"
-    note(thread, "%s(%s%s)" % (token, size, of))
+    text = _tokens.get((token, limit, kind)) if type(limit) is float else None
+    if text is None:
+        of = "" if kind in (None, 2.0) else ",%g" % kind
+        size = "%.6g" % limit if isinstance(limit, (int, float)) else "?"
+        text = "%s(%s%s)" % (token, size, of)
+        if type(limit) is float and len(_tokens) < 100:
+            _tokens[token, limit, kind] = text
+    cycle.note(text)
     if thread.stack and cycle.wanted is not None:  # the optimizer clips inside its step
         cycle.wanted()
 

@@ -21,38 +21,31 @@ def start_clock(thread):
 
 def close(thread):
     """Write the record of the step that is pending, if any; in parity mode perhaps the last."""
-    cycle, thread.pending = thread.pending, None
+    cycle = thread.pending
     if cycle is None:
         return
+    thread.pending = None
     end, counters, rss = cycle.end or clock()
     # Training that goes on after an evaluation has started the clock of the next step already.
     since, base = cycle.began or (thread.since, thread.base)
     dt = None if since is None else end - since
-    fields = {
-        "tid": thread.tid,
-        "n": cycle.n,
-        "optimizer": cycle.optimizer,
-        "optimizer_id": cycle.known.index,
-        "optimizer_n": cycle.known.steps,
-        "dt": None if dt is None else round(dt, 6),
-        "rss_mb": rss,
-        "read_at": thread.read_at and "%s:%d in %s" % thread.read_at,
-    }
+    # What may be another one by the time that the record is written.
+    facts = (thread.tid, cycle.known.steps, dt, rss, thread.read_at, counters, base)
     thread.read_at = None
-    fields.update(backends.difference(counters, base))
     if not thread.frozen and cycle.began is None:
         thread.since, thread.base = end, counters
-    slow = (dt or 0) > reading.SLOW_STEP_S
-    read = reading.parity() or cycle.n <= 10 or cycle.n % reading.LOSS_EVERY == 0 or slow
-    waits = read and process.reads and not reading.parity() and _comes_before_sync(cycle)
-    if waits:
-        thread.late.append((cycle, fields))
-        if len(thread.late) > MAX_LATE:
-            flush(thread)
-    else:
+    parity = process.mode == "parity"
+    slow = dt is not None and dt > reading.SLOW_STEP_S
+    read = parity or slow or cycle.n <= 10 or cycle.n % reading.LOSS_EVERY == 0
+    if thread.late or (process.reads and not parity and read):
+        if read and process.reads and not parity and _comes_before_sync(cycle):
+            thread.late.append((cycle, facts))
+            if len(thread.late) > MAX_LATE:
+                flush(thread)
+            return
         flush(thread)
-        _write(cycle, fields, read)
-    if reading.parity() and cycle.n >= process.parity_steps:
+    _write(cycle, facts, read)
+    if parity and cycle.n >= process.parity_steps:
         process.end_now()
 
 
@@ -73,68 +66,116 @@ def _comes_before_sync(cycle):
 def flush(thread):
     """Write the records that waited for a sync."""
     late, thread.late = thread.late, []
-    for cycle, fields in late:
+    for cycle, facts in late:
         with guard.reporting("late record"):
-            _write(cycle, fields, True)
+            _write(cycle, facts, True)
 
 
-def _write(cycle, fields, read):
-    def value(item):
-        return reading.value(item) if read or not isinstance(item, reading.Held) else None
+class _Unknown:
+    """Stands in a finished cycle for a scalar whose number is not known, and will not be."""
 
+    __slots__ = ()
+
+
+_UNKNOWN, _UNASKED = _Unknown(), _Unknown()
+
+
+def _write(cycle, facts, read):
+    """Take the numbers of what is held now; the rest of the work may wait."""
     counted = cycle.counted()
-    losses = [value(loss.item) for loss in counted]
-    loss, source = _loss(cycle, counted, losses, value)
-    found = [dict(clip, total_norm=value(clip["total_norm"])) for clip in cycle.clips]
-    for clip in found:
+    if counted is not cycle.losses:
+        for loss in cycle.losses:
+            if loss not in counted:
+                loss.item = None
+    for loss in counted:
+        if type(loss.item) is not float:
+            loss.item = _number(loss.item, read)
+    if cycle.returned is not None:
+        cycle.returned = _number(cycle.returned, read)
+    if cycle.closure is not None:
+        cycle.closure = _number(cycle.closure, read)
+    for clip in cycle.clips:
         clip.pop("items", None)
+        if type(clip["total_norm"]) is not float:
+            clip["total_norm"] = _number(clip["total_norm"], read)
+    process.write_step(cycle.n, facts[0], _fields, cycle, counted, facts)
+
+
+def _number(item, read):
+    if item is None or type(item) is float:
+        return item
+    held = isinstance(item, reading.Held)
+    found = reading.value(item) if read or not held else None
+    if found is None:
+        return _UNKNOWN if held else _UNASKED
+    return found
+
+
+def _known(item):
+    return item if type(item) is float else None
+
+
+def _fields(cycle, counted, facts):
+    """The fields of a step's record; nothing is asked of torch or of the host any more."""
+    _, optimizer_n, dt, rss, read_at, counters, base = facts
+    losses = [_known(loss.item) for loss in counted]
+    loss, source = _loss(cycle, counted, losses)
+    for clip in cycle.clips:
+        clip["total_norm"] = _known(clip["total_norm"])
         clip.setdefault("covers", None)
     grad_norm, grad_source = cycle.grads_before, "computed"
     if grad_norm is None:
-        grad_norm, grad_source = clips.gradient_norm(cycle, found)
+        grad_norm, grad_source = clips.gradient_norm(cycle, cycle.clips)
     if grad_norm is None and not cycle.clips and cycle.grads_after is not None:
         grad_norm, grad_source = cycle.grads_after, "computed"
     if grad_norm is not None:
         cycle.why.pop("grad_norm", None)
-    for clip in found:
-        clip.pop("covers")
-    process.write(
-        "step",
-        loss=loss,
-        loss_source=source,
-        losses=losses[:SHOWN] if len(losses) > 1 else None,
-        backwards=sum(loss.scaled != "autograd.grad" for loss in counted),
-        closures=cycle.closures,
-        skipped=cycle.skipped,
-        scaler=any(loss.scaled in ("scaled", "unscaled") for loss in counted) or None,
-        grad_norm=grad_norm,
-        grad_norm_source=grad_source,
-        grad_norm_after=cycle.grads_after,
-        grad_norms=cycle.grad_norms,
-        clips=found[:SHOWN],
-        by_hand=cycle.by_hand,
-        signature=cycle.signature(),
-        groups=cycle.groups,
-        param_norm=cycle.param_norm,
-        update_norm=cycle.update_norm,
-        update_norms=cycle.update_norms,
-        norm_elements=cycle.norm_elements,
-        params_changed=cycle.changed,
-        samples=cycle.samples,
-        missing=cycle.why or None,
-        **fields,
-    )
+    for clip in cycle.clips:
+        del clip["covers"]
+    fields = {
+        "loss": loss,
+        "loss_source": source,
+        "losses": losses[:SHOWN] if len(losses) > 1 else None,
+        "backwards": sum(loss.scaled != "autograd.grad" for loss in counted),
+        "closures": cycle.closures,
+        "skipped": cycle.skipped,
+        "scaler": any(loss.scaled in ("scaled", "unscaled") for loss in counted) or None,
+        "grad_norm": grad_norm,
+        "grad_norm_source": grad_source,
+        "grad_norm_after": cycle.grads_after,
+        "grad_norms": cycle.grad_norms,
+        "clips": cycle.clips[:SHOWN],
+        "by_hand": cycle.by_hand,
+        "signature": cycle.signature(),
+        "groups": cycle.groups,
+        "param_norm": cycle.param_norm,
+        "update_norm": cycle.update_norm,
+        "update_norms": cycle.update_norms,
+        "norm_elements": cycle.norm_elements,
+        "params_changed": cycle.changed,
+        "samples": cycle.samples,
+        "missing": cycle.why or None,
+        "n": cycle.n,
+        "optimizer": cycle.optimizer,
+        "optimizer_id": cycle.known.index,
+        "optimizer_n": optimizer_n,
+        "dt": None if dt is None else round(dt, 6),
+        "rss_mb": rss,
+        "read_at": read_at and "%s:%d in %s" % read_at,
+    }
+    fields.update(backends.difference(counters, base))
+    return fields
 
 
-def _loss(cycle, counted, losses, value):
+def _loss(cycle, counted, losses):
     """(loss of the step, where it is from); the reason for None goes into ``cycle.why``."""
     if cycle.closures > 1 or not counted:
         for item, source in ((cycle.returned, "step"), (cycle.closure, "closure")):
-            found = value(item)
+            found = _known(item)
             if found is not None:
                 return found, source
             if item is not None:
-                if isinstance(item, reading.Asked):
+                if item is _UNASKED:
                     cycle.why["loss"] = reading.NOT_READ
                 return None, None
         if cycle.closures:
@@ -149,7 +190,7 @@ def _loss(cycle, counted, losses, value):
             cycle.why["loss"] = loss.why
             return None, None
     if None in losses:
-        if any(isinstance(loss.item, reading.Asked) for loss in counted):
+        if any(loss.item is _UNASKED for loss in counted):
             cycle.why["loss"] = reading.NOT_READ
         return None, None
     how = {loss.scaled for loss in counted if loss.scaled}

@@ -23,28 +23,19 @@ class Loss:
 class Cycle:
     """From the first backward pass of a step to the one after the step."""
 
-    __slots__ = (
-        "lead", "events", "losses", "zeroed", "scaled", "unscaled", "clips", "grads",
-        "grads_after", "grad_norms", "by_hand", "before", "groups", "param_norm", "update_norm",
-        "update_norms", "changed", "norm_elements", "n", "known", "owner", "steppers", "roots",
-        "optimizer", "samples", "skipped", "closures", "closure", "returned", "synced", "end",
-        "began", "abandoned", "why", "wanted", "combined", "grads_before",
-    )  # fmt: skip
+    # Of the class, and replaced where there is something to say: one cycle is made in each step.
+    scaled = unscaled = grads = grads_after = grad_norms = by_hand = before = groups = None
+    param_norm = update_norm = update_norms = changed = norm_elements = n = known = None
+    owner = roots = optimizer = samples = skipped = closure = returned = end = began = None
+    wanted = combined = grads_before = None
+    closures = 0  # evaluations of a closure handed to step
+    synced = abandoned = False
 
     def __init__(self):
-        # Written out: one is made in each step, and a loop takes four times as long.
-        self.scaled = self.unscaled = self.grads = self.grads_after = self.grad_norms = None
-        self.by_hand = self.before = self.groups = self.param_norm = self.update_norm = None
-        self.update_norms = self.changed = self.norm_elements = self.n = self.known = None
-        self.owner = self.roots = self.optimizer = self.samples = self.skipped = None
-        self.closure = self.returned = self.end = self.began = self.wanted = None
-        self.combined = self.grads_before = None
         self.lead, self.events, self.losses, self.clips = [], [], [], []
         self.zeroed = []  # (id of the optimizer or module, how many losses there were)
         self.steppers = set()  # ids of the optimizers in this step, nested ones included
-        self.closures = 0  # evaluations of a closure handed to step
         self.why = {}  # field -> why it is None
-        self.synced = self.abandoned = False
 
     def note(self, token):
         """Add one event: B, C(x), R, S, M, L, Z or H."""
@@ -74,6 +65,8 @@ class Cycle:
 
         One of another optimizer, whose step this is not, clears nothing here.
         """
+        if not self.zeroed:
+            return self.losses
         owners = self.steppers | {id(entry.ref()) for entry in self.roots or ()}
         return self.losses[max([n for owner, n in self.zeroed if owner in owners] or [0]) :]
 

@@ -16,10 +16,10 @@ from time import perf_counter
 
 
 class _Local(_LocalBase):
-    busy = False
+    busy = False  # whether this thread is inside the probe right now
 
 
-_local = _Local()
+local = _Local()
 _lock = allocate_lock()
 own_s = 0.0
 errors = 0
@@ -29,10 +29,11 @@ HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Replaced by process.begin(); receives (where, error).
 report = None
 
+# Set once torch is there: what torch._dynamo.disable rests on.
+set_eval_frame = None
 
-def busy():
-    """Whether this thread is inside the probe right now."""
-    return _local.busy
+# A file name that torch._dynamo.trace_rules skips (SKIP_DIRS), for what must run as it is.
+UNTRACED = "<frozen importlib._bootstrap, or rather the pilotage probe>"
 
 
 class reporting:
@@ -44,49 +45,79 @@ class reporting:
         self.where = where
 
     def __enter__(self):
-        self.nested = _local.busy
+        self.nested = local.busy
         self.since = perf_counter()
-        _local.busy = True
+        local.busy = True
         return self
 
     def __exit__(self, kind, error, traceback):
         global own_s
         try:
-            if error is None:
-                return False
-            if not _is_ours(error, traceback):
-                return False
-            count(self.where, error)
-            return True
-        except (MemoryError, RecursionError):  # no room to judge it, or to write it down
+            return error is not None and _stop(self.where, error)
+        except (MemoryError, RecursionError):  # no room to ask
             return isinstance(error, Exception)
         finally:
-            _local.busy = self.nested
+            local.busy = self.nested
             if not self.nested:
                 with _lock:
                     own_s += perf_counter() - self.since
 
 
 def hook(where):
-    """Make a function safe to call from host code: None on an error, nothing when busy."""
+    """Make a function safe to call from host code: None on an error, nothing when busy.
+
+    What ``reporting`` does is written out here, in the one frame that is put between the host and
+    the function: in a training loop each frame costs several times what it costs in a loop that
+    does nothing else. torch.compile leaves this frame alone, and does not look inside: where its
+    tracing stopped in a function around ours, it goes on in each function called from there, ours
+    included, and would compile the probe and say so on stderr.
+    """
 
     def decorate(function):
         def guarded(*args, **kwargs):
-            if _local.busy:
+            global own_s
+            if local.busy:
                 return None
+            since = callback = apart = None
             try:
-                with reporting(where):
-                    return function(*args, **kwargs)
-            except (MemoryError, RecursionError):  # in the wall itself: the host's stack is full
-                _local.busy = False
-            except BaseException as error:  # the host's own; it has not come from this frame
-                unframe(error)
-                raise
+                local.busy = True
+                since = perf_counter()
+                apart = set_eval_frame
+                if apart is not None:
+                    callback = apart(None)
+                return function(*args, **kwargs)
+            except BaseException as error:
+                try:
+                    ours = _stop(where, error)
+                except (MemoryError, RecursionError):  # the host's stack is full: no room to ask
+                    ours = isinstance(error, Exception)
+                if not ours and not isinstance(error, (MemoryError, RecursionError)):
+                    unframe(error)  # the host's own; it has not come from this frame
+                    raise
+            finally:
+                if apart is not None:
+                    apart(callback)
+                local.busy = False
+                if since is not None:
+                    with _lock:
+                        own_s += perf_counter() - since
             return None
 
+        guarded.__code__ = guarded.__code__.replace(co_filename=UNTRACED)
         return guarded
 
     return decorate
+
+
+def _stop(where, error):
+    """Count and report an error if it is ours; whether it is. Never raises."""
+    try:
+        if not _is_ours(error, error.__traceback__):
+            return False
+        count(where, error)
+        return True
+    except (MemoryError, RecursionError):  # no room to judge it, or to write it down
+        return isinstance(error, Exception)
 
 
 def count(where, error):

@@ -185,10 +185,16 @@ def owners(torch, roots):
 
 def rates(optimizer):
     """Per group, the hyperparameters that schedules change."""
-    return [
-        {"lr": number(group.get("lr")), "weight_decay": number(group.get("weight_decay"))}
-        for group in optimizer.param_groups[:100]
-    ]
+    found = []
+    for group in optimizer.param_groups[:100]:
+        rate, decay = group.get("lr"), group.get("weight_decay")
+        found.append(
+            {
+                "lr": rate if type(rate) is float else number(rate),
+                "weight_decay": decay if type(decay) is float else number(decay),
+            }
+        )
+    return found
 
 
 def norm(tensors):

@@ -50,7 +50,7 @@ def _wrap_step(cls):
         if wrapping.compiling():
             return original(self, *args, **kwargs)
         try:
-            if guard.busy():
+            if guard.local.busy:
                 return original(self, *args, **kwargs)
             args, kwargs = before(self, args, kwargs) or (args, kwargs)
             try:

@@ -10,7 +10,7 @@ from os import open as _open
 from os import read as _read
 from time import monotonic, time
 
-from . import VERSION, guard
+from . import VERSION, batch, guard
 from .writer import Writer
 
 mode = "light"
@@ -109,8 +109,8 @@ def _file(path):
 
 
 def write(kind, **fields):
-    """Write one record, with the fields that every record has."""
-    global last_write, last_step
+    """Write one record, with the fields that every record has, after the steps before it."""
+    global last_write
     tid = fields.pop("tid", None)
     if not _greeted:  # a forked child, or a helper
         if kind in _BACKGROUND:
@@ -120,9 +120,38 @@ def write(kind, **fields):
         hello()
     record = _record(kind, tid, fields)
     last_write = record["t"]
-    if kind == "step":
-        last_step = record["t"]
+    batch.flush(writer)
     writer.write(record)
+
+
+def write_step(n, tid, make, *arguments):
+    """Write the record of the thread's ``n``-th step now or soon; see ``batch``.
+
+    ``make(*arguments)`` returns its fields, and is called when it is written.
+    """
+    global last_write, last_step
+    if not _greeted:
+        hello()
+    rank = _rank("step", tid, get_native_id())
+    last_write = last_step = now = monotonic()
+    at_once = n <= batch.AT_ONCE or mode == "parity"
+    batch.add(writer, at_once, now, _step, tid, rank, now, time(), make, arguments)
+
+
+def _step(tid, rank, now, wall, make, arguments):
+    fields = make(*arguments)
+    record = {
+        "k": "step",
+        "pid": getpid(),
+        "tid": tid,
+        "rank": rank,
+        "t": round(now, 6),
+        "wall": round(wall, 6),
+    }
+    for name, value in fields.items():
+        if value is not None:
+            record[name] = value
+    return record
 
 
 def _record(kind, tid, fields):
@@ -298,6 +327,8 @@ def end_now():
 def _before_fork():
     with guard.reporting("fork"):
         _stop_beat()  # no thread of ours is there to be lost, and Python has none to warn of
+        if writer is not None:
+            batch.flush(writer)
 
 
 def _after_fork():
@@ -308,6 +339,7 @@ def _after_fork():
     _ranks.clear()
     training.clear()
     guard.reset_after_fork()
+    batch.reset_after_fork()
     writer.reset()
     for name in ("steps", "ranks", "beat"):
         module = sys.modules.get("%s.%s" % (__package__, name))

@@ -70,12 +70,13 @@ def hold(value):
         return None
     if isinstance(value, (int, float)):
         return float(value)
-    if not isinstance(value, sys.modules["torch"].Tensor):
-        return None
-    if value.numel() != 1 or value.is_complex() or value.device.type == "meta":
+    if not isinstance(value, sys.modules["torch"].Tensor) or value.numel() != 1:
         return None
     if value.is_cpu:
-        return float(value.item())
+        number = value.item()
+        return None if isinstance(number, complex) else float(number)
+    if value.is_complex() or value.device.type == "meta":
+        return None
     if value.device.type in EAGER:
         return Held(value.detach().clone(), None)
     if not process.reads and process.backend.lazy(value):

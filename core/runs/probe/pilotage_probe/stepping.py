@@ -60,12 +60,16 @@ def _copy_own(cycle, optimizer):
 
 def _prepare(thread, cycle, optimizer):
     """What is known right before the update: after the closure's first evaluation, if any."""
-    known = thread.known.get(optimizer)
-    if known is None:
-        thread.optimizers += 1
-        known = thread.known[optimizer] = Known(thread.optimizers)
+    known = thread.latest
+    if known is None or known.ref() is not optimizer:
+        known = thread.known.get(optimizer)
+        if known is None:
+            thread.optimizers += 1
+            known = thread.known[optimizer] = Known(thread.optimizers, optimizer)
+        thread.latest = known
     cycle.known = known
-    _loss_of_grad_call(thread, cycle, optimizer)
+    if thread.grad_call is not None:
+        _loss_of_grad_call(thread, cycle, optimizer)
     wanted = _wanted(thread)
     if wanted or known.stale or thread.functional or _elsewhere(thread, known):
         known.roots = reading.roots_of(thread, optimizer)
@@ -105,22 +109,27 @@ def _prepare(thread, cycle, optimizer):
 
 def _elsewhere(thread, known):
     """Whether what it trains was not called since the last step, but other modules were."""
-    return not any(e.mark == thread.steps for e in known.roots) and bool(thread.called())
+    for entry in known.roots:
+        if entry.mark == thread.steps:
+            return False
+    return bool(thread.called())
 
 
 def _samples(known):
     if not known.roots:
         return None
     entry = known.roots[0]
-    taken = max(entry.start, known.taken.get(id(entry), 0))
-    known.taken = {id(entry): entry.train}
+    taken = entry.start
+    if known.taken[0] == id(entry) and known.taken[1] > taken:
+        taken = known.taken[1]
+    known.taken = (id(entry), entry.train)
     return entry.train - taken if entry.calls else None
 
 
 def _loss_of_grad_call(thread, cycle, optimizer):
     """Gradients by ``torch.autograd.grad``: its output was the loss, if they are this step's."""
     call, thread.grad_call = thread.grad_call, None
-    if call is None or cycle.losses or call[0] is None:
+    if cycle.losses or call[0] is None:
         return
     if call[1] & {id(p) for p in reading.held(optimizer)}:
         cycle.losses.append(Loss(call[0], "autograd.grad"))
@@ -228,12 +237,14 @@ def after_step(optimizer, result):
     cycle = open_cycle(thread)
     if cycle.known is None:  # it has a closure and did not evaluate it
         _prepare(thread, cycle, optimizer)
-    found_inf = reading.value(reading.hold(getattr(optimizer, "found_inf", None)))
-    if found_inf:  # a fused optimizer is called all the same, and changes nothing
+    found_inf = getattr(optimizer, "found_inf", None)
+    if found_inf is not None and reading.value(reading.hold(found_inf)):
+        # A fused optimizer is called all the same, and changes nothing.
         scaling.skipped(thread)
         return
     cycle.note("S")
-    cycle.returned = reading.hold(result)
+    if result is not None:
+        cycle.returned = reading.hold(result)
     thread.steps += 1
     cycle.known.steps += 1
     cycle.n = thread.steps

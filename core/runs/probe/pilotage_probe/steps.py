@@ -13,6 +13,8 @@ from .threads import reset_after_fork as _reset_threads
 
 __all__ = ["close_all", "reset_after_fork"]
 
+NO_NUMBER = "backward was called on a tensor that is not one real number"
+
 
 def on_zero_grad(args, kwargs):
     """``optimizer.zero_grad()`` or ``module.zero_grad()``."""
@@ -69,14 +71,17 @@ def on_backward(args, kwargs):
 
 
 def _loss(thread, cycle, given):
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not thread.scaled and not isinstance(given, (list, tuple)):
+        item = reading.hold(given)
+        return Loss(item, None, NO_NUMBER if item is None else None)
+    several = given if isinstance(given, (list, tuple)) else (given,)
     total, scaled = 0.0, None
     for tensor in several:
         tensor, how = scaling.behind(thread, tensor)
         scaled = how or scaled
         item = reading.hold(tensor)
         if item is None:
-            return Loss(None, scaled, "backward was called on a tensor that is not one real number")
+            return Loss(None, scaled, NO_NUMBER)
         if len(several) == 1:
             total = item
         elif isinstance(item, float):
@@ -88,9 +93,9 @@ def _loss(thread, cycle, given):
 
 
 def after_backward(args, kwargs, result):
-    """In parity mode, the gradients as the backward pass left them."""
+    """Of parity mode alone: the gradients as the backward pass left them."""
     thread = current()
-    if reading.parity() and thread.open is not None:
+    if thread.open is not None:
         scaling.read_gradients(thread, thread.open)
 
 

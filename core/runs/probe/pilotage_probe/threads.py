@@ -31,6 +31,7 @@ class Known:
     """What is known of one optimizer that has stepped."""
 
     __slots__ = (
+        "ref",
         "index",
         "steps",
         "roots",
@@ -43,11 +44,12 @@ class Known:
         "cover",
     )
 
-    def __init__(self, index):
+    def __init__(self, index, optimizer):
+        self.ref = weakref.ref(optimizer)
         self.index = index  # 1, 2, ... in the order of their first steps in this thread
         self.steps = 0
         self.roots = []  # Seen of the modules it trains, the largest first
-        self.taken = {}  # id(Seen) -> its training samples when this optimizer last stepped
+        self.taken = (None, 0)  # (id(Seen), its training samples) when this optimizer last stepped
         self.tensors = None  # how many tensors of these modules it trains
         self.orphaned = None
         self.trained = None  # elements that require a gradient, as last described
@@ -86,6 +88,7 @@ class Thread:
         self.functional = False  # torch.func.functional_call was used since the last step
         self.optimizers = 0  # how many have stepped, the forgotten ones too
         self.known = weakref.WeakKeyDictionary()  # optimizer -> Known
+        self.latest = None  # the Known that stepped last
         self.stack = []  # ids of optimizers in mid-step, the outermost first
         self.scaled = []  # (scaled loss, loss) from GradScaler.scale, not yet used
         self.scaler = None  # a reference to that scaler

@@ -30,8 +30,9 @@ def install(torch):
         with guard.reporting("hook reads"):
             asked.install(torch)
     with guard.reporting("hook backward"):
-        wrap(torch.Tensor, "backward", "B", steps.on_backward, steps.after_backward)
-        wrap(torch.autograd, "backward", "B", steps.on_backward, steps.after_backward)
+        after = steps.after_backward if process.mode == "parity" else None
+        wrap(torch.Tensor, "backward", "B", steps.on_backward, after)
+        wrap(torch.autograd, "backward", "B", steps.on_backward, after)
         wrap(torch.autograd, "grad", "G", steps.before_grad)
     with guard.reporting("hook forward"):
         _wrap_forward(torch.nn.Module)
@@ -92,7 +93,7 @@ def _wrap_forward(cls):
             return original(self, *args, **kwargs)
         try:
             # Recomputation in a backward pass calls modules again: those are no forward passes.
-            if local.in_forward or guard.busy() or local.nest.get("B"):
+            if local.in_forward or guard.local.busy or local.nest.get("B"):
                 return original(self, *args, **kwargs)
             local.in_forward = True
             try:

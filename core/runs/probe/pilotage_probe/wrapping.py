@@ -9,6 +9,7 @@ import functools
 import types
 
 from . import guard
+from .guard import hook
 from .threads import local
 
 MARK = "_pilotage_probe"
@@ -17,9 +18,6 @@ MARK = "_pilotage_probe"
 # (CPython's warnings._is_internal_frame), so a warning still points at the host's own line.
 _FILE = "<pilotage probe, passed over like importlib._bootstrap>"
 
-# A file name that torch._dynamo.trace_rules skips (SKIP_DIRS), for what must run as it is.
-_UNTRACED = "<frozen importlib._bootstrap, or rather the pilotage probe>"
-
 
 def _never():
     return False
@@ -27,39 +25,14 @@ def _never():
 
 _wrappers = {}  # (original, kind) -> wrapper
 compiling = _never
-_set_eval_frame = None
 
 
 def find_compiling(torch):
     """Remember how this torch says that torch.compile is tracing, and how to keep it off us."""
-    global compiling, _set_eval_frame
+    global compiling
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    _set_eval_frame = getattr(frames, "set_eval_frame", None)  # what torch._dynamo.disable rests on
-
-
-def hook(where):
-    """``guard.hook``, and torch.compile does not look inside.
-
-    Where its tracing stopped in a function around ours, it goes on in each function called from
-    there, ours included, and would compile the probe and say so on stderr.
-    """
-
-    def decorate(function):
-        guarded = guard.hook(where)(function)
-
-        def apart(*args, **kwargs):
-            if _set_eval_frame is None:
-                return guarded(*args, **kwargs)
-            callback = _set_eval_frame(None)
-            try:
-                return guarded(*args, **kwargs)
-            finally:
-                _set_eval_frame(callback)
-
-        return untraced(apart)
-
-    return decorate
+    guard.set_eval_frame = getattr(frames, "set_eval_frame", None)
 
 
 def unseen(function):
@@ -70,7 +43,7 @@ def unseen(function):
 
 def untraced(function):
     """Decorator: ``unseen``, and torch.compile leaves this function's frame alone."""
-    function.__code__ = function.__code__.replace(co_filename=_UNTRACED)
+    function.__code__ = function.__code__.replace(co_filename=guard.UNTRACED)
     return function
 
 
@@ -100,7 +73,7 @@ def wrap(owner, name, kind, before=None, after=None):
         if compiling():
             return original(*args, **kwargs)
         try:
-            if guard.busy() or local.nest.get(kind):
+            if guard.local.busy or local.nest.get(kind):
                 return original(*args, **kwargs)
             local.nest[kind] = True
             try:

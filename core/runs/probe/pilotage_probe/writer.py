@@ -1,4 +1,4 @@
-"""Append JSON lines to this process's own file, one write call a line.
+"""Append JSON lines to this process's own file, one write call for what is ready together.
 
 A line that was written is in the kernel's hands: kill -9 cannot take it back. The host may close
 or reuse our descriptor (daemons close them all), so each write first checks that the descriptor
@@ -62,41 +62,48 @@ class Writer:
         self.fd, self.identity = fd, (status.st_dev, status.st_ino)
         self.size = status.st_size
 
-    def write(self, record):
-        """Append one record (a dict) as a line; count it as dropped if that fails."""
+    def write(self, *records):
+        """Append records (dicts) as lines; count those that this fails for as dropped."""
         if self.failures >= MAX_FAILURES:
-            self.dropped += 1
+            self.dropped += len(records)
             return
+        lines = records
         try:
-            line = encode(record)
-            if len(line) > MAX_LINE:
-                short = {key: record.get(key) for key in ("k", "pid", "tid", "rank", "t", "wall")}
-                short["cut"] = len(line)
-                line = encode(short)
+            lines = [_line(record) for record in records]
             if not self.lock.acquire(True, LOCK_S):
                 raise OSError("the file is being written to")
             try:
-                self._append(line + b"\n")
+                self._append(lines)
             finally:
                 self.lock.release()
             self.failures = 0
         except Exception:  # unwritable, full, closed: the host must not notice
             self.failures += 1
-            self.dropped += 1
+            self.dropped += len(lines)
 
-    def _append(self, line):
+    def _append(self, lines):
+        """In one call; line by line where the limit of the file is near.
+
+        Takes from ``lines`` what is in the file.
+        """
         self._ready()
-        if self.torn:
-            line = b"\n" + line
-        self.asked -= 1
+        self.asked -= len(lines)
         if self.asked < 0:
             self.limit, self.asked = _file_limit(), ASK_EVERY
-        if self.size + len(line) > self.limit:
-            raise OSError("the file may not grow")  # a write would raise SIGXFSZ
-        written = write_bytes(self.fd, line)
-        self.torn = written < len(line)
-        if self.torn:
-            raise OSError("the disk is full")
+        text = b"".join(lines)
+        for part in list(lines) if self.size + len(text) >= self.limit else (text,):
+            if self.size + len(part) + self.torn > self.limit:
+                raise OSError("the file may not grow")  # a write would raise SIGXFSZ
+            if self.torn:
+                part = b"\n" + part
+            written = write_bytes(self.fd, part)
+            self.size += written
+            whole = written - self.torn
+            while lines and whole >= len(lines[0]):
+                whole -= len(lines.pop(0))
+            self.torn = written < len(part)
+            if self.torn:
+                raise OSError("the disk is full")
 
 
 def _file_limit():
@@ -106,6 +113,15 @@ def _file_limit():
         return float("inf")
     soft = getrlimit(RLIMIT_FSIZE)[0]
     return float("inf") if soft == RLIM_INFINITY else soft
+
+
+def _line(record):
+    line = encode(record)
+    if len(line) > MAX_LINE:
+        short = {key: record.get(key) for key in ("k", "pid", "tid", "rank", "t", "wall")}
+        short["cut"] = len(line)
+        line = encode(short)
+    return line + b"\n"
 
 
 # --- JSON --------------------------------------------------------------------------------------
