@@ -13,6 +13,7 @@ from core.detectors import (
     output_compile,
     output_counts,
     output_device,
+    output_evaluation,
     output_growth,
     output_lazy,
     output_numbers,
@@ -25,7 +26,7 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_checkpoint, output_chips, output_compared, output_replicas, output_counts,
+    output_device, output_numbers, output_training, output_evaluation, output_checkpoint, output_chips, output_compared, output_replicas, output_counts,
     output_compile, output_lazy, output_growth, output_stall,
 )  # fmt: skip
 
