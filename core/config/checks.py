@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from pathlib import PurePosixPath
 
 from core.config.sections import (
@@ -179,7 +180,7 @@ def _check_prices(prices: Prices, source: Source) -> None:
     for key, row in prices.override.items():
         table = row if isinstance(row, dict) else {"usd_per_hour": row}
         rate = table.get("usd_per_hour")
-        good = isinstance(rate, int | float) and not isinstance(rate, bool) and rate >= 0
+        good = isinstance(rate, int | float) and not isinstance(rate, bool) and 0 <= rate < inf
         scope = table.get("scope", shipped[key].scope if key in shipped else "")
         if not good or scope not in ("chip", "instance", "instance/8"):
             raise source.error(

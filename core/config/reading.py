@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -28,6 +29,10 @@ _LARGEST = 2**53
 """Above it a float is no whole number any more; every count and limit is far below."""
 
 
+_MAX_BYTES = 1 << 20
+"""Of a configuration; what is larger is another file, such as a device that never ends."""
+
+
 def load(
     path: Path | str,
     *,
@@ -40,17 +45,27 @@ def load(
     ``python``, ``speed`` and ``script`` replace what the file says; their paths are relative
     to the working directory. Raises :class:`ConfigError` with file, line and what to do.
     """
-    file = Path(path).expanduser().absolute()
-    if file.is_dir():
+    file = _given(path)
+    if os.path.isdir(file):  # noqa: PTH112  # Path's own raises for a name that is too long
         file = file / FILE_NAME
     try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
+        with file.open("rb") as stream:
+            raw = stream.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ConfigError(f"{file} is too large for a configuration. Give a pilotage.toml.")
+        text = raw.decode("utf-8-sig")  # some editors begin a file with a mark
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         raise ConfigError(
             f"There is no configuration {file}. `pilotage init PROJECT` writes one."
         ) from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise ConfigError(f"{file} can't be read: {err}.") from err
+    except OSError as err:
+        raise ConfigError(f"{file} can't be read: {err.strerror or err}.") from err
+    except UnicodeDecodeError as err:
+        line = raw.count(b"\n", 0, err.start) + 1
+        raise ConfigError(
+            f"{file}, line {line}: this is not UTF-8, which TOML has to be. Save it as UTF-8."
+        ) from err
     source = Source(str(file), text)
     try:
         data = tomllib.loads(text)
@@ -58,17 +73,26 @@ def load(
         raise ConfigError(_not_toml(file, str(err))) from err
     except RecursionError as err:  # thousands of brackets in each other
         raise ConfigError(f"{file}: this is not TOML: it is nested too deeply.") from err
+    except ValueError as err:  # what int() refuses, and tomllib lets through
+        raise ConfigError(f"{file}: a number in it has thousands of digits.") from err
     config = build(data, source)
     if python is not None:
         if "/" in python:
-            python = str(Path(python).expanduser().absolute())
+            python = str(_given(python))
         config = replace(config, project=replace(config.project, python=python))
     if speed is not None:
         config = replace(config, agent=replace(config.agent, speed=float(speed)))
     if script is not None:
-        script = str(Path(script).expanduser().absolute())
-        config = replace(config, agent=replace(config.agent, script=script))
+        config = replace(config, agent=replace(config.agent, script=str(_given(script))))
     return _absolute(config, file.parent, source)
+
+
+def _given(path: Path | str) -> Path:
+    """A path of the command line, absolute."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as err:
+        raise ConfigError(f"{path} names a home directory that is not known: {err}") from err
 
 
 def _not_toml(file: Path, what: str) -> str:
@@ -180,6 +204,11 @@ def _criteria(data: dict[str, Any], source: Source) -> dict[str, Any]:
                 f"[criteria] has no key {key!r}.{_meant(key, known)} "
                 f"Its keys are {', '.join(known)}.",
             )
+        value = data[key]
+        if type(value) in (int, float) and not abs(value) <= _LARGEST:
+            raise source.error(
+                "criteria", key, f"{key} in [criteria] can't be {_shown(value)}: it is no limit."
+            )
         try:
             Criteria.from_json({key: data[key]})
         except (PilotageError, TypeError, ValueError) as err:
@@ -188,26 +217,27 @@ def _criteria(data: dict[str, Any], source: Source) -> dict[str, Any]:
 
 
 def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfig:
-    project = (base / Path(config.project.path).expanduser()).resolve()
-    if not project.is_dir():
+    # os.path's questions say no where Path's raise: a name that is too long, a closed directory.
+    project = Path(os.path.realpath(_place(base, "project", "path", config.project.path, source)))
+    if not os.path.isdir(project):  # noqa: PTH112
         raise source.error("project", "path", f"the project directory {project} is not there.")
     for name in config.project.link:
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise source.error(
                 "project", "link", f"link {name!r} has to be a path inside the project."
             )
-        if not (project / name).exists():
+        if not os.path.exists(project / name):  # noqa: PTH110
             raise source.error("project", "link", f"link {name!r}: there is no {project / name}.")
     python = config.project.python
     if "/" in python:  # a bare name such as python3.10 is looked up when a run starts
-        file = base / Path(python).expanduser()
-        if not file.is_file():
+        file = _place(base, "project", "python", python, source)
+        if not os.path.isfile(file):  # noqa: PTH113
             raise source.error("project", "python", f"there is no Python at {file}.")
-        python = str(file.absolute())  # not resolved: a virtual environment's python is a link
+        python = str(file)  # not resolved: a virtual environment's python is a link
     script = config.agent.script
     if script:
-        script = str((base / Path(script).expanduser()).absolute())
-        if not Path(script).is_file():
+        script = str(_place(base, "agent", "script", script, source))
+        if not os.path.isfile(script):  # noqa: PTH113
             raise source.error("agent", "script", f"the script {script} is not there.")
     return replace(
         config,
@@ -219,3 +249,17 @@ def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfi
         ),
         agent=replace(config.agent, script=script),
     )
+
+
+def _place(base: Path, section: str, key: str, value: str, source: Source) -> Path:
+    """The path that a key of the file means, absolute."""
+    if "\0" in value:
+        raise source.error(
+            section, key, f"{key} in [{section}] has a NUL character, which no path can."
+        )
+    try:
+        return (base / Path(value).expanduser()).absolute()
+    except RuntimeError:  # ~name, and there is no such user
+        raise source.error(
+            section, key, f"{key} in [{section}] is {value}, and no such home directory is known."
+        ) from None

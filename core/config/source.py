@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from core.config.sections import ConfigError
+from core.text import clean
 
 Path = tuple[str, ...]
+
+_LONGEST = 600
+"""Characters of a mistake that quotes a value."""
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BLANK = re.compile(r"[ \t]*")
@@ -41,6 +45,9 @@ class Source:
         """The mistake ``what`` in ``key`` of ``[section]`` (``a.b`` is a table in a table)."""
         line = self.line(section, key)
         where = f"{self.name}, line {line}" if line else self.name
+        what = clean(what)  # it may quote the file
+        if len(what) > _LONGEST:
+            what = f"{what[: _LONGEST // 2]} ... {what[-_LONGEST // 2 :]}"
         return ConfigError(f"{where}: {what}")
 
     def line(self, section: str, key: str = "") -> int:

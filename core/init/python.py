@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import selectors
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +24,9 @@ LIMIT_S = 15.0
 
 MAX_ASKED = 8
 """Interpreters that are asked."""
+
+MAX_ANSWER = 1 << 16
+"""Bytes after which an interpreter that still prints is ended."""
 
 _QUERY = """
 import json, sys
@@ -103,17 +110,8 @@ def _conda(root: Path) -> Iterator[tuple[str, str]]:
 def ask(path: str, source: str) -> Interpreter:
     """Ask one interpreter for its version and for torch, without importing it."""
     try:
-        done = subprocess.run(
-            [path, "-c", _QUERY],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_S,
-            stdin=subprocess.DEVNULL,
-            cwd="/",  # not the project: it may have a json.py
-            env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")},
-        )
-        found = json.loads(done.stdout.strip().splitlines()[-1])
+        out, error = _answer(path)
+        found = json.loads(out.strip().splitlines()[-1])
         return Interpreter(
             path, source, str(found["python"]), found.get("torch"), found.get("torch_xla")
         )
@@ -121,6 +119,52 @@ def ask(path: str, source: str) -> Interpreter:
         return Interpreter(path, source, problem=f"did not answer within {LIMIT_S:g} s")
     except OSError as err:
         return Interpreter(path, source, problem=f"does not start: {err.strerror or err}")
-    except (ValueError, KeyError, IndexError, TypeError):
-        lines = done.stderr.strip().splitlines() or ["it did not answer as a Python"]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        lines = error.strip().splitlines() or ["it did not answer as a Python"]
         return Interpreter(path, source, problem=f"does not start: {clean(lines[-1])[:120]}")
+
+
+def _answer(path: str) -> tuple[str, str]:
+    """What an interpreter prints, and its errors, until it has printed :data:`MAX_ANSWER` bytes.
+
+    It is whatever lies at ``path``: what prints on and on is ended, as is what it started.
+    Raises ``subprocess.TimeoutExpired`` after :data:`LIMIT_S` seconds, and :class:`OSError`.
+    """
+    process = subprocess.Popen(
+        [path, "-c", _QUERY],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",  # not the project: it may have a json.py
+        env={k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")},
+        start_new_session=True,
+    )
+    try:
+        return _read_both(process, time.monotonic() + LIMIT_S)
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _read_both(process: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
+    out, error = bytearray(), bytearray()
+    with selectors.DefaultSelector() as waiting:
+        for pipe, read in ((process.stdout, out), (process.stderr, error)):
+            if pipe is not None:
+                waiting.register(pipe, selectors.EVENT_READ, read)
+        while waiting.get_map():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(process.args, LIMIT_S)
+            for key, _ in waiting.select(left):
+                more = os.read(key.fd, MAX_ANSWER)
+                key.data.extend(more)
+                if not more:
+                    waiting.unregister(key.fileobj)
+            if max(len(out), len(error)) >= MAX_ANSWER:
+                break
+    return out.decode("utf-8", "replace"), error.decode("utf-8", "replace")

@@ -164,6 +164,53 @@ def test_the_demo_configuration_is_good() -> None:
     assert Path(config.project.path, "inkformer", "train.py").is_file()
 
 
+MANUAL = """
+reference.command = 'x'
+target.command = 'x'
+agent.driver = 'manual'
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "says"),
+    [
+        (r'project.path = "a\u0000b"', 1, "has a NUL character"),
+        (r'project.path = "\u001b[31mx"', 1, "/x is not there"),
+        (f'project.path = "{"x" * 5000}"', 1, " ... "),
+        ('project.path = "~nobody-of-this-name/x"', 1, "no such home directory"),
+        ('project.python = "~nobody-of-this-name/x"', 1, "no such home directory"),
+        (r'agent.script = "a\u0000b"', 1, "has a NUL character"),
+        (f'agent.script = "{"x" * 5000}"', 1, "is not there"),
+        ("agent.model = " + "9" * 5000, 0, "thousands of digits"),
+        ("criteria.goal_points = inf", 1, "goal_points in [criteria] can't be inf"),
+        ("criteria.parity_steps = " + "9" * 20, 1, "it is no limit"),
+        ("prices.override.tpu-v5e = inf", 1, "usd_per_hour"),
+    ],
+)
+def test_a_value_no_file_or_number_can_have_is_a_sentence(
+    file: Path, section: str, line: int, says: str
+) -> None:
+    file.write_text(f"{section}\n{MANUAL}")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    said = str(caught.value)
+    assert said.startswith(f"{file}, line {line}: " if line else f"{file}: ") and says in said
+    assert said.isprintable() and len(said) < 800
+
+
+def test_a_file_that_is_no_configuration_is_a_sentence(file: Path) -> None:
+    file.write_bytes(b"[project]\n# caf\xe9\n")
+    with pytest.raises(ConfigError, match="line 2: this is not UTF-8"):
+        load(file)
+    for other, says in (
+        ("/dev/zero", "too large"),
+        ("~nobody-of-this-name/x", "home directory"),
+        ("x" * 5000, "can't be read"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            load(other)
+
+
 NEW = """
 [budgets]
 agent_usd = 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -87,9 +88,14 @@ def show(result: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
         import json
 
-        click.echo(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False))
+        click.echo(utf8(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False)))
     else:
         click.echo(text)
+
+
+def utf8(text: str) -> str:
+    """A JSON text that UTF-8 can hold: the bytes of a file name that are none are escaped."""
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

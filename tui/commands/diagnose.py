@@ -6,7 +6,7 @@ import json
 
 import click
 
-from tui.commands.base import BAD_INPUT, fail, json_option, show
+from tui.commands.base import BAD_INPUT, fail, json_option, show, utf8
 
 
 @click.command(short_help="Say what a saved log shows of a failure.")
@@ -53,7 +53,7 @@ def diagnose(logfiles: tuple[str, ...], list_them: bool, as_json: bool) -> None:
                 continue
             result = logs.unread(name, error)
         if as_json and len(logfiles) > 1:
-            click.echo(json.dumps(result, sort_keys=True, ensure_ascii=False))
+            click.echo(utf8(json.dumps(result, sort_keys=True, ensure_ascii=False)))
         else:
             show(result, ("\n" if i and not as_json else "") + logs.describe(result), as_json)
     if unread:

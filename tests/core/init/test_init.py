@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -220,6 +222,32 @@ def test_a_python_named_from_here_is_written_from_there(
 def test_a_python_is_asked_beside_the_project_not_in_it(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the project was imported')")
     assert not ask(sys.executable, "here").problem
+
+
+def test_what_is_no_python_can_not_fill_the_memory_or_stay(tmp_path: Path) -> None:
+    endless, helper = tmp_path / "endless", tmp_path / "helper"
+    endless.write_text("#!/bin/sh\nexec yes\n")
+    started = tmp_path / "started"
+    helper.write_text(f"#!/bin/sh\nsleep 600 >&- 2>&- &\necho $! > {started}\n")
+    for file in (endless, helper):
+        file.chmod(0o755)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "does not start" in ask(str(endless), "here").problem
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kB
+    assert "does not start" in ask(str(helper), "here").problem
+    child = Path("/proc", started.read_text().strip(), "stat")
+    until = time.monotonic() + 20
+    while child.exists() and child.read_text().split(")")[1].split()[0] != "Z":
+        assert time.monotonic() < until, "what it started is still there"
+
+
+def test_a_name_that_is_not_utf8_is_escaped_in_json(tmp_path: Path) -> None:
+    root = os.fsencode(tmp_path) + b"/caf\xe9"
+    Path(os.fsdecode(root)).mkdir()
+    Path(os.fsdecode(root), "train.py").write_text(PROJECT["train.py"])
+    done = _init(os.fsdecode(root), "--json")
+    assert done.exit_code == 0
+    assert os.fsdecode(root) == json.loads(done.stdout_bytes.decode())["project"]
 
 
 def test_huge_lines_are_read_in_bounded_time(tmp_path: Path) -> None:
