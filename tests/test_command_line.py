@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -159,3 +160,28 @@ def test_a_session_that_could_not_be_made_leaves_nothing(
 
 def _full(*_: object) -> None:
     raise sqlite3.OperationalError("database or disk is full")
+
+
+def _really(script: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "a.log").write_text("RuntimeError: CUDA error\n")
+    command = f'"{sys.executable}" "{Path(pilotage.__file__)}" {script}'
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "args", ["diagnose a.log", "diagnose a.log --json", "--help", "run x --json"]
+)
+def test_an_output_that_takes_nothing_is_a_sentence(args: str, tmp_path: Path) -> None:
+    done = _really(f"{args} >/dev/full", tmp_path)
+    last = "pilotage: The output can't be written: No space left on device."
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, last)
+    assert "Traceback" not in done.stderr and "fault of Pilotage" not in done.stderr
+
+
+def test_a_closed_standard_input_is_a_sentence(tmp_path: Path) -> None:
+    done = _really("diagnose - --json <&-", tmp_path)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"] in done.stderr
+    assert done.stderr.startswith("pilotage: Standard input is closed")

@@ -25,6 +25,17 @@ class Commands(click.Group):
         ctx.meta[WANTS_JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            if not _of_printing(error):
+                raise
+            # Python writes what is left in its buffer when it ends, and would print a traceback.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"pilotage: The output can't be written: {error.strerror}.", err=True)
+            sys.exit(DOES_NOT_HOLD)
+
     def invoke(self, ctx: click.Context) -> Any:
         from core.errors import PilotageError
 
@@ -42,9 +53,23 @@ class Commands(click.Group):
             sys.stderr.close()
             ctx.exit(HOLDS)
         except Exception as error:
+            if _of_printing(error):
+                raise  # to ``main``
             from core.crash import write_report
 
             fail(write_report(error), DOES_NOT_HOLD)
+
+
+def _of_printing(error: BaseException) -> bool:
+    """Whether standard output took no more, which says nothing about the command's work."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return (
+        isinstance(error, OSError)
+        and frame is not None
+        and frame.tb_frame.f_globals.get("__name__") == "click.utils"
+    )
 
 
 def fail(sentence: str, code: int = BAD_INPUT) -> NoReturn:

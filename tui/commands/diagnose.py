@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -45,6 +46,8 @@ def diagnose(logfiles: tuple[str, ...], list_them: bool, as_json: bool) -> None:
     unread = False
     for i, name in enumerate(logfiles):
         try:
+            if name == "-" and sys.stdin is None:
+                raise PilotageError("Standard input is closed: there is no log to read.")
             result = logs.diagnose(name)
         except PilotageError as error:
             unread = True
