@@ -20,6 +20,9 @@ from core.config.source import Source
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+MAX_COMMAND = 131_072
+"""Bytes: Linux's ``MAX_ARG_STRLEN``, above which no argument of ``sh -c`` can be."""
+
 HANG_ACTIONS = ("warn", "stop")
 """What is done with a run that has stalled."""
 
@@ -78,6 +81,13 @@ def _check_command(section: str, command: str, env: Mapping[str, str], source: S
     if not command.strip():
         raise source.error(
             section, "command", f"[{section}] needs a command: how the project is started."
+        )
+    if len(command.encode("utf-8", "replace")) >= MAX_COMMAND:
+        raise source.error(
+            section,
+            "command",
+            f"command in [{section}] is longer than {MAX_COMMAND:,} bytes, which Linux can't "
+            "start. Put it into a script and name that.",
         )
     if "\0" in command:
         raise source.error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from core import records_view as view
@@ -171,13 +172,14 @@ def _same_command(state: SessionState, run: Run) -> bool:
     asked = _words(str(target(state).get("command", "")))
     made = _words(run.started.command)
     # The word "python" of a configured command is replaced by the project's own interpreter.
-    if asked[:1] == ["python"] and made and made[0] in ("python", run.started.python):
+    if asked[:1] == ("python",) and made and made[0] in ("python", run.started.python):
         return asked[1:] == made[1:]
     return bool(asked) and asked == made
 
 
-def _words(command: str) -> list[str]:
+@lru_cache(maxsize=32)  # asked for each check of each event, and shlex reads letter by letter
+def _words(command: str) -> tuple[str, ...]:
     try:
-        return shlex.split(command)
+        return tuple(shlex.split(command))
     except ValueError:  # an open quote: compare it as it stands
-        return [command]
+        return (command,)

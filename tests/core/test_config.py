@@ -182,6 +182,7 @@ agent.driver = 'manual'
         (r'agent.script = "a\u0000b"', 1, "has a NUL character"),
         (f'agent.script = "{"x" * 5000}"', 1, "is not there"),
         ("agent.model = " + "9" * 5000, 0, "thousands of digits"),
+        ("reference.command = '" + "x " * 70_000 + "'", 1, "longer than 131,072 bytes"),
         ("criteria.goal_points = inf", 1, "goal_points in [criteria] can't be inf"),
         ("criteria.parity_steps = " + "9" * 20, 1, "it is no limit"),
         ("prices.override.tpu-v5e = inf", 1, "usd_per_hour"),
@@ -190,7 +191,8 @@ agent.driver = 'manual'
 def test_a_value_no_file_or_number_can_have_is_a_sentence(
     file: Path, section: str, line: int, says: str
 ) -> None:
-    file.write_text(f"{section}\n{MANUAL}")
+    manual = MANUAL.replace("reference.command = 'x'", "") if "reference" in section else MANUAL
+    file.write_text(f"{section}\n{manual}")
     with pytest.raises(ConfigError) as caught:
         load(file)
     said = str(caught.value)
