@@ -165,7 +165,8 @@ class LossDoesNotMove(OutputDetector):
                 return list(found.readings)
         shown: dict[str, list[tuple[float, str, Line]]] = {}
         for line in log.having(".weight", ".bias", "param", "weights["):
-            m, step = _ONE_WEIGHT.search(line.text), place(line.text)[0]
+            m = _ONE_WEIGHT.search(line.text) if len(line.text) <= 400 else None
+            step = place(line.text)[0] if m else None
             if m and step is not None:
                 shown.setdefault(m[1], []).append((step, m[2], line))
         for seen in shown.values():
@@ -221,7 +222,7 @@ _STEPPED = re.compile(
     re.IGNORECASE,
 )
 #: One number of the parameters, by its place in them.
-_ONE_WEIGHT = re.compile(r"((?:\w+\.){1,12}(?:weight|bias)\S{0,30}?|\b(?:params?|weights?)\[\S{1,20}?)\s?[=:]\s?(?:tensor\()?(-?\d+\.\d{3,}(?:e-?\d+)?)")  # fmt: skip
+_ONE_WEIGHT = re.compile(r"(?<![\w.])((?:\w{1,40}\.){1,12}(?:weight|bias)[\w\[\],:]{0,30}|\b(?:params?|weights?)\[\S{1,20}?)\s?[=:]\s?(?:tensor\()?(-?\d+\.\d{3,}(?:e-?\d+)?)")  # fmt: skip
 _UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip
 _MOVES = re.compile(
     r"\b(?:mov(?:ed|ing)|transfer\w*|offload\w*|load\w*|copy\w*|copied|cast\w*)\b", re.I
