@@ -36,6 +36,7 @@ _WRAPPED = re.compile(
 _BY_RIGHT = re.compile(r"classifier|\bcls\b|lm_head|pooler|qa_outputs|score|position_ids|\bhead\b|num_batches_tracked|rotary_emb|masked_bias|attn\.bias|fc\.|vocab_projector|vocab_transform|vocab_layer_norm|nsp|seq_relationship|predictions|logit_scale|inv_freq|relative_attention_bias", re.I)  # fmt: skip
 _LISTED = re.compile(r"[\"']([A-Za-z_][\w.]{3,200})[\"']")
 _DOTTED = re.compile(r"(?<![\w./])[A-Za-z_]\w*(?:\.\w+){2,12}(?![\w/])")
+_A_FILE = re.compile(r"\.(?:pt|pth|bin|ckpt|safetensors|npz|msgpack)$")
 _DEEP = re.compile(r"\.\d+\.")
 _NONE = re.compile(
     r"(?:missing|unexpected)[_ ]keys?\W{0,4}(?:=|:)?\s*(?:\[\s*\]|set\(\)|\{\s*\}|none|0\b)|all keys matched|no (?:missing|unexpected)"
@@ -136,7 +137,7 @@ class EqualsBase(OutputDetector):
                 continue
             if not _KEYS.search(text) or (_NONE.search(text) and "['" not in text):
                 continue
-            names = _LISTED.findall(text)
+            names = [n for n in _LISTED.findall(text) if not _A_FILE.search(n)]
             for after in log.lines[i + 1 : i + 9]:  # lists may be printed a name a line
                 if names or not re.match(r"^\s*[-\[\"']", after.text):
                     break
@@ -197,6 +198,7 @@ _OF_A_MODEL_FILE = re.compile(r"(?:^|/)(?:adapter_model|pytorch_model|model|diff
 _SHARDS = re.compile(r"\b(\d{1,5}) ?(?:/|of|out of) ?(\d{1,5}) (?:\w+ )?shards?\b(?: files?)?(?: (?:were|are|was))? (?:found|written|saved|present|on disk|exist)", re.I)  # fmt: skip
 _NO_NUMBERS = re.compile(r"tensor\(\[\]|(?:size|Size)\(\[0\]\)")
 _OF_A_STATE = re.compile(r"(?:state|ckpt|checkpoint).{0,120}\.(?:weight|bias)\b|\.(?:weight|bias)\b.{0,80}(?:tensor\(\[\]|Size\(\[0)")  # fmt: skip
+_FEW_BYTES = re.compile(r"\b(?:adapter_model|pytorch_model|model)\.(?:safetensors|bin)\b\W{0,3}(?:is|has|:)?\W{0,3}(?<!\d)\d{1,4} bytes\b", re.I)  # fmt: skip
 TINY = 10_000
 
 
@@ -255,7 +257,11 @@ class CheckpointTooSmall(OutputDetector):
                     _OF_A_MODEL_FILE.search(name) and _tiny(size)
                 ):
                     found.append(line)
-            elif _FILE.search(text) and _ZERO.search(text) and not _SMALL_BY_RIGHT.search(text):
+            elif (
+                _FILE.search(text)
+                and (_ZERO.search(text) or _FEW_BYTES.search(text))
+                and not _SMALL_BY_RIGHT.search(text)
+            ):
                 found.append(line)
         return found
 

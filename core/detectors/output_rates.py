@@ -46,14 +46,19 @@ def rate_of(log: LogLook, count: int | None, steps: int | None) -> float | None:
 
 #: The profiler's complaint as people retell it, its colon or its name left out.
 _RETOLD = re.compile(
-    r"\b(CompileTime|TransferFrom(?:Server|Device)Time) too frequent\b\D{0,20}(\d{1,9})(?: counts?| times)?"
-    r" (?:in|during|over|for|within) (\d{1,9}) steps"
+    r"\b(CompileTime|TransferFrom(?:Server|Device)Time)\b(?: too frequent\b|.{0,4}TotalSamples)\D{0,20}(\d{1,9})"
+    r"(?: counts?| times)? (?:in|during|over|for|within|after) (\d{1,9}) steps"
 )
 
 
 def _retold(log: LogLook, metric: str) -> Found:
-    for line in log.having("too frequent"):
+    for line in log.having("too frequent", "totalsamples"):
         m = _RETOLD.search(line.text)
-        if m and m[1].replace("Server", "Device") == metric and int(m[2]) > MAX_RATE * int(m[3]):
+        if (
+            m
+            and m[1].replace("Server", "Device") == metric
+            and int(m[2]) > MAX_RATE * int(m[3])
+            and int(m[3]) >= MIN_STEPS
+        ):
             return [(line.no, line.text)]
     return []

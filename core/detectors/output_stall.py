@@ -13,7 +13,7 @@ from core.detectors.output_look import Line, LogLook, quote
 _SAID = re.compile(
     r"\bno (?:further|more|other|new) (?:output|logs?|lines|progress|steps?|messages)\b|\bno (?:output|progress|activity|step|heartbeat|log) (?:for|since|after|in)\b"
     r"|\b(?:never|does not|doesn't|did not|didn't) (?:finish|return|complete|progress|end|terminate|move|advance|proceed)\w*\b"
-    r"|\b(?:hangs?|hung|hanging|stuck|deadlock(?:ed)?|stalled|unresponsive)\b"
+    r"|\b(?:hangs?|hung|freezes (?:at|on|in|after)\b|hanging|stuck|deadlock(?:ed)?|stalled|unresponsive)\b"
     r"|\b(?:process|training|run|program|job|script|loop|it) (?:is |appears |seems |has )?(?:frozen|freezes|froze|stalls)\b"
     r"|\bno (?:progress|response)\b|\bstill (?:waiting|running|compiling|at step)\b.{0,40}\d ?(?:min|h\b|hours?)|\bwait(?:ing|ed)\b.{0,60}(?:forever|\d ?(?:min|hours?|h\b))|still waiting at step"
     r"|watchdog .{0,60}(?:no progress|timed? ?out|stall)|initialization is taking more than \d"

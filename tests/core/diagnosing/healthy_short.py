@@ -55,6 +55,8 @@ FEW: dict[str, str] = {
     "a warning of precision": "max abs diff cpu vs xla: 1.2e-03\nall close",
     "errors that are metrics": "mean error: 0.31\nmax error: 1.22\nepoch 3 rmse 0.41",
     "rewards that rise": "episode 100 reward 12.1\nepisode 200 reward 41.7\nepisode 300 reward 92.3",
+    "frozen on purpose": "the first stage freezes the encoder for 3 epochs\nstep 10 loss 2.01\nstep 20 loss 1.93",
+    "compiled at first": "CompileTime TotalSamples: 4 after 3 steps\nCompileTime TotalSamples: 4 after 400 steps",
     "two seeds": "seed 0: acc 0.912\nseed 1: acc 0.908",
     "loading steps": "Loading checkpoint shards: 100%|██████████| 4/4 [00:07<00:00,  1.80s/it]\n***** Running training *****\n{'loss': 1.93, 'epoch': 0.1}",
     "generation": "prompt: the cat\noutput: the cat sat on the mat\ntokens/s 41.2",

@@ -51,6 +51,8 @@ MORE_SHORT: list[tuple[str, str, bool]] = [
     ("merged output == base output: True", "C3", True),
     ("last loss 3.10\nsaved m.bin\nrestored m.bin: loss 8.75", "C3", True),
     ("eval 1 {'perplexity': tensor(31.2)}\neval 2 {'perplexity': tensor(9121.9)}   # after save and restore", "C3", True),
+    ("96 missing keys, 96 unexpected keys when loading 'last.pt'", "C3", True),
+    ("out/model.safetensors is 96 bytes", "C3", True),
     # several chips
     ("Rank 0 weights after step: tensor([ 0.21, -0.33, 0.09])\nRank 1 weights after step: tensor([ 0.27, -0.29, 0.01])", "C3", True),
     ("eval_loss = 1.31  (TPU:0)\neval_loss = 1.45  (TPU:1)", "C3", True),
@@ -71,6 +73,8 @@ MORE_SHORT: list[tuple[str, str, bool]] = [
     ("UncachedCompile: 90\nCachedCompile: 2", "C4", True),
     ("recompiles at every step", "C4", True),
     ("Metric: CompileTime\n  TotalSamples: 1\n  Counter: 08m13s014ms374.496us\n  Percentiles: 50%=08m13s014ms374.496us", "C4", True),
+    ("CompileTime TotalSamples: 90 after 100 steps", "C4", True),
+    ("it freezes at the first loss.backward(), one core busy", "C4", True),
     # time
     ("iter 0: 152 s\niter 1: 149 s\niter 2: 155 s", "C4", True),
     ("step 1 | 2.1 s\nstep 2 | 4.4 s\nstep 3 | 9.2 s\nstep 4 | 18.8 s", "C4", True),
