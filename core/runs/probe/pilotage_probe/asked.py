@@ -37,7 +37,7 @@ def _wrap(cls, name, plain):
         try:
             result = original(self, *args, **kwargs)
             # The type first: what a subclass does when it is asked anything is the host's.
-            if type(self) in plain and not self.is_cpu and not wrapping.compiling():
+            if type(self) in plain and not self.is_cpu and not _traced():
                 note(self, result)
             return result
         except BaseException as error:
@@ -46,6 +46,10 @@ def _wrap(cls, name, plain):
 
     setattr(read, MARK, original)
     setattr(cls, name, read)
+
+
+def _traced():
+    return wrapping.compiling() or wrapping.tracing()
 
 
 def _note(tensor, result):

@@ -82,7 +82,8 @@ def _leading(torch, values, depth=0):
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.dim():
-                return int(value.shape[0])
+                size = value.shape[0]
+                return size if type(size) is int else None  # a symbol: asking would fix its value
         elif depth < 2 and isinstance(value, (list, tuple)):
             found = _leading(torch, value, depth + 1)
             if found:

@@ -93,7 +93,8 @@ def _wrap_forward(cls):
             return original(self, *args, **kwargs)
         try:
             # Recomputation in a backward pass calls modules again: those are no forward passes.
-            if local.in_forward or guard.local.busy or local.nest.get("B"):
+            # torch.jit.trace would write down what we read of a tensor as the module's own.
+            if local.in_forward or guard.local.busy or local.nest.get("B") or wrapping.tracing():
                 return original(self, *args, **kwargs)
             local.in_forward = True
             try:

@@ -25,11 +25,13 @@ def _never():
 
 _wrappers = {}  # (original, kind) -> wrapper
 compiling = _never
+tracing = _never  # anything but None, False or 0 while torch.jit.trace is at work in this thread
 
 
 def find_compiling(torch):
-    """Remember how this torch says that torch.compile is tracing, and how to keep it off us."""
-    global compiling
+    """Remember how this torch says that it is tracing, and how to keep torch.compile off us."""
+    global compiling, tracing
+    tracing = getattr(torch._C, "_get_tracing_state", _never)
     compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     guard.set_eval_frame = getattr(frames, "set_eval_frame", None)

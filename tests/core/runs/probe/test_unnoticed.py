@@ -18,3 +18,17 @@ def test_signatures_tracebacks_and_warnings_are_the_programs_own(
     assert seen.err.splitlines() == bare.err.splitlines()
     assert seen.code == bare.code
     assert seen.finish.errors == 0
+
+
+def test_models_are_captured_as_they_would_be_without_the_probe(
+    python: str, tmp_path: Path
+) -> None:
+    """In light mode: in a parity run dropout is off, and so it is in what is captured there."""
+    bare = run_loop(tmp_path, python, "traced.py", "none")
+    assert bare.code == 0
+    assert bare.out.count("aten::linear") or "linear" in bare.out
+    seen = run_loop(tmp_path, python, "traced.py", "light")
+    assert seen.out.splitlines() == bare.out.splitlines()
+    assert seen.code == 0
+    assert seen.finish.errors == 0
+    assert seen.finish.steps == 3
