@@ -42,9 +42,9 @@ def rows_of(event: Event, at: str | None) -> list[tuple[str, tuple[Any, ...]]]:
     if isinstance(body, RunSignalled):
         found = []
         for record in body.records:
-            kind = record.get("k")
-            if kind in ("unwatched", "notice") and isinstance(record.get("text"), str):
-                found += _note(event, at, kind, record["text"])
+            said = record.get("k")
+            if said in ("unwatched", "notice") and isinstance(record.get("text"), str):
+                found += _note(event, at, str(said), record["text"])
         return found
     return []
 

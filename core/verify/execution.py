@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from core import records_view as view
 from core.metric import reads_file
 from core.verify.registry import check
@@ -61,10 +63,11 @@ def result(s: Subject) -> Verdict:
             expected=f"a line that matches {pattern}" if pattern else f"a value of {name}",
             evidence={"problem": problem},
         )
+    finite = math.isfinite(found.value)
     return judged(
-        True,
-        f"{name} {found.value:g}",
-        expected=f"a {name}",
+        finite,
+        f"{name} {found.value:g}" if finite else f"{name} is no number: {found.value:g}",
+        expected=f"a value of {name}",
         actual=f"{found.value:g}",
         evidence={"read from": shown(found)},
     )

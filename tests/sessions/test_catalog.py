@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from core import events as ev
-from core.events import NewEvent
+from core.events import Event, NewEvent
 from core.state import SessionState, fold
 from sessions.catalog import LIGHT_KINDS, age, as_rows, describe, entry, listing
 from sessions.home import DB_NAME, session_dir
@@ -49,14 +49,14 @@ def test_an_entry_says_what_the_fold_says(tell: Callable) -> None:
 def test_it_never_reads_what_is_heavy(tell: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     put("demo-1130-a7f3", *tell())
     seen: set[str] = set()
-    real = EventLog.page
+    real = EventLog.events
 
-    def spy(self: EventLog, *args: object, **more: object) -> list:
-        page = real(self, *args, **more)  # type: ignore[arg-type]
-        seen.update(e.kind for e in page)
-        return page
+    def spy(self: EventLog, *args: object, **more: object) -> Iterator[Event]:
+        for event in real(self, *args, **more):  # type: ignore[arg-type]
+            seen.add(event.kind)
+            yield event
 
-    monkeypatch.setattr(EventLog, "page", spy)
+    monkeypatch.setattr(EventLog, "events", spy)
     listing()
     assert seen
     assert seen <= LIGHT_KINDS
