@@ -91,6 +91,8 @@ class Recompiles(Detector):
         lines = at.matching(self._LINE, 2)
         if not evidence and not lines:
             return None
+        if evidence and not synced(steps):
+            return None  # each graph goes on from the last one: see NoStepBoundary
         tpu = view.record(at.run, "tpu") is not None
         if by_data := sized_by_data(steps):
             # One fault, the shape that the operator makes: Fallback leaves it to us unless it has
@@ -269,6 +271,11 @@ class NoStepBoundary(Detector):
         )
 
 
+def synced(steps: list[JSON]) -> bool:
+    """Whether the program has ended a step by itself in any of these."""
+    return any("M" in str(s.get("signature") or "").split() for s in steps)
+
+
 def unbounded(at: Look) -> list[str]:
     """What shows that steps on the device end nowhere; empty if they do end."""
     if not any(view.is_device(d, "xla") for d in view.table((at.model or {}).get("devices"))):
@@ -278,14 +285,17 @@ def unbounded(at: Look) -> list[str]:
     if not known:
         return []
     rate = total / known
-    synced = any("M" in str(s.get("signature") or "").split() for s in steps)
-    if window(at):
-        if rate > (0.1 if synced else MAX_RATE):
+    ends = synced(steps)
+    compiled, again = ([], []) if ends else compiling(at)
+    if compiled:
+        steps = compiled  # what is read in each step executes a graph that has grown by a step
+    elif window(at):
+        if rate > (0.1 if ends else MAX_RATE):
             return []
-    elif rate > 0 or synced or known < EARLY_STEPS:
+    elif rate > 0 or ends or known < EARLY_STEPS:
         return []
-    evidence = [f"executions: {total:g} in the {span(steps)}"]
-    if not synced:
+    evidence = [*again, f"executions: {total:g} in the {span(steps)}"]
+    if not ends:
         evidence.append("no torch_xla.sync() or mark_step() in these steps")
     rss = [v for s in steps if (v := view.number(s.get("rss_mb"))) is not None]
     if rss and rss[-1] - rss[0] > 1:
@@ -318,6 +328,8 @@ class HostTransfers(Detector):
         recent = slice(-EARLY_STEPS, None)
         evidence = []
         if min(_share(steps, reads), _share(steps[recent], reads[recent])) > MAX_RATE:
+            if unbounded(at):
+                return None  # where no step ends, the reads are what executes anything at all
             text = f"{sum(reads):g} in the {len(reads)} steps up to step {steps[-1].get('n')}"
             evidence.append(f"transfers to the host: {text}")
         lines = [] if view.fallbacks(at.last) else at.matching(self._LINE, 2)

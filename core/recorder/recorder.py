@@ -30,6 +30,7 @@ from core.recorder.bridge import AgentBridge
 from core.recorder.budget import watch
 from core.recorder.command import base_env
 from core.recorder.journal import Journal
+from core.recorder.outside import watch_outside
 from core.recorder.recovery import recover
 from core.recorder.runs import Runs
 from core.recorder.shell import Shell
@@ -146,7 +147,9 @@ class Recorder:
         if journal.state.agent_end is None:
             jobs.append(asyncio.create_task(self._agent(config, self._bridge)))
         stop = asyncio.create_task(self._stop.wait())
-        budgets = asyncio.create_task(watch(journal, config.budgets))
+        watchers = [asyncio.create_task(watch(journal, config.budgets))]
+        if config.agent.driver == "manual":
+            watchers.append(asyncio.create_task(watch_outside(worktree)))
         try:
             # The agent has its word first; then, as long as someone may want it, the session stays.
             await _first(stop, asyncio.gather(*jobs))
@@ -159,9 +162,9 @@ class Recorder:
         finally:
             runs.stop(self._stop_reason or "The recorder ended.")
             shell.stop()
-            for job in (stop, budgets, *jobs):
+            for job in (stop, *watchers, *jobs):
                 job.cancel()
-            await asyncio.gather(stop, budgets, *jobs, return_exceptions=True)
+            await asyncio.gather(stop, *watchers, *jobs, return_exceptions=True)
             await runs.settled()
 
     def _open_workspace(self, config: SessionConfig) -> Workspace:

@@ -23,6 +23,10 @@ WORDS = {PASS: "pass", FAIL: "FAIL", NOT_RUN: "not run", STALE: "stale", WAIVED:
 SIGNS = {PASS: "✓", FAIL: "✗", NOT_RUN: "·", STALE: "~", WAIVED: "w"}
 
 
+SHOWN_BEFORE = 2
+"""Stale checks of a folded level that had failed and are named."""
+
+
 def state_style(state: str, colours: Palette) -> Style:
     """The colour that repeats what sign and word of a check state say."""
     return {
@@ -97,7 +101,9 @@ class LevelPane(Pane):
 
 
 def _worth_showing(level: LevelStatus) -> list[CheckStatus]:
-    return [c for c in level.checks if c.state in (FAIL, WAIVED) or _failed_before(c)]
+    """What a folded level shows; of what is stale only the first few: findings need the room."""
+    before = [c for c in level.checks if _failed_before(c)][:SHOWN_BEFORE]
+    return [c for c in level.checks if c.state in (FAIL, WAIVED) or c in before]
 
 
 def _failed_before(status: CheckStatus) -> bool:
@@ -111,9 +117,7 @@ def _stale_rows(level: LevelStatus, said: set[str], colours: Palette) -> Iterato
         if check.state == STALE and check.why not in said:
             said.add(check.why)
             lead = Text("  ~ ", colours.warn)
-            yield Row(
-                Text(one_line(check.why, 160), colours.muted), f"check:{check.check.id}", lead
-            )
+            yield Row(Text(one_line(check.why, 160), colours.muted), lead=lead)
 
 
 def _level_row(level: LevelStatus, state: SessionState, colours: Palette) -> Row:

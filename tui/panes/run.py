@@ -108,7 +108,11 @@ class RunPane(Pane):
             text = Text(f"{_SIGN.get(result.kind, '·')} {result.kind}", style)
             said = one_line(result.text, 300)
             text.append(f"  {said}" if said != result.kind else "", colours.plain)
-            lines += text.wrap(_CONSOLE, width)[:2]
+            wrapped = text.wrap(_CONSOLE, width)
+            if len(wrapped) > 2:
+                wrapped[1].append(" …")
+                wrapped[1].truncate(width, overflow="ellipsis")
+            lines += wrapped[:2]
         lines += note_lines(run, view.now_us, colours, width)
         self.query_one(Line).show(Text("\n").join(lines))
 

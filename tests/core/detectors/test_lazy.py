@@ -80,6 +80,15 @@ def test_steps_that_only_a_read_executes_are_seen() -> None:
     ]
 
 
+def test_a_loss_read_in_each_step_without_a_sync_is_a_graph_that_grows() -> None:
+    """``loss.item()`` executes a graph each time, but no step ends: the next goes on from it."""
+    grows = each(compiles=1, compile_s=0.5, executes=1, transfers=1, signature="B S Z")
+    found = attempt(grows, count=20, reference=False)
+    assert kinds(found) == {("no_step_boundary", "C4")}
+    assert "torch_xla.sync()" in found["no_step_boundary"].next_step
+    assert found["no_step_boundary"].evidence[0].startswith("compilations: 17 in the 17 steps")
+
+
 def test_one_sync_for_two_optimizers_is_a_step_boundary() -> None:
     def pairs(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:

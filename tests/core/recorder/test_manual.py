@@ -68,6 +68,9 @@ async def test_the_operator_edits_and_starts_attempts_by_answers(tmp_path: Path)
             worktree = Path(said.text.split(" in ", 1)[1].split(". ", 1)[0])
             assert worktree.is_dir() and (worktree / "train.py").read_text() == TRAIN
             (worktree / "train.py").write_text(TRAIN.replace("0.9", "0.8"))
+            # The question stands beside a diff that has the edit in it, before any run.
+            seen = await console.until(lambda s: s.snapshots[1] if len(s.snapshots) > 1 else None)
+            assert seen.body.cause == "outside" and "train.py" in seen.body.patch
             await answer("allow")
             await answer("edit", reason="python train.py --steps 1")
             await console.until(lambda s: s.pending_ask)
