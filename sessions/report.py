@@ -60,7 +60,7 @@ def result_of(path: Path, upto: int | None = None, finished: bool = False) -> di
         "measured": rungs.measured,
         "summary": rungs.text,
         "levels": _levels(rungs),
-        "attempts": [_attempt(state, run) for run in state.attempts],
+        "attempts": [_attempt(state, n, run) for n, run in enumerate(state.attempts, 1)],
         "findings": [_finding(f) for f in state.findings.values()],
         "interventions": [_intervention(i) for i in state.interventions.values()],
         "time": _time(effort(state)),
@@ -92,10 +92,11 @@ def _levels(rungs: Ladder) -> list[dict[str, Any]]:
     ]
 
 
-def _attempt(state: SessionState, run: Run) -> dict[str, Any]:
+def _attempt(state: SessionState, number: int, run: Run) -> dict[str, Any]:
+    """``number`` counts attempts, as in the exports; ``run`` is what the cockpit calls #4."""
     became = outcome(state, run)
     return {
-        "number": run.number,
+        "number": number,
         "run": run.run_id,
         "tree": run.tree,
         "command": run.started.command,
@@ -167,7 +168,7 @@ def describe(result: dict[str, Any]) -> str:
     out += ["", f"Attempts ({len(result['attempts'])})"]
     for run in result["attempts"]:
         seconds = f"{run['seconds']:.0f} s" if run["seconds"] is not None else "-"
-        out.append(f"  #{run['number']:<3} {run['outcome']:<10} {seconds:>7}  {run['text']}")
+        out.append(f"  #{run['run'].removeprefix('r'):<3} {run['outcome']:<10} {seconds:>7}  {run['text']}")
     out += ["", f"Interventions ({len(result['interventions'])})"]
     for item in result["interventions"]:
         words = item["text"] or item["kind"] or "(no words yet)"
