@@ -33,6 +33,9 @@ PER_BLOCK, MAX_STATES = 16, 400
 MAX_LINE, BLOCK, MAX_BYTES = 2_000, 1 << 20, 64 << 30
 #: A file is binary if so many of its first bytes are NUL.
 _NULS = 0.01
+#: And if so many are control characters other than those that logs hold (\b \t \n \v \f \r ESC).
+_ODD = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27}) + b"\x7f"
+_ODDITIES = 0.03
 
 #: Words of which a line between beginning and end is kept, in lower case. Cheap to find.
 _WORDS: tuple[bytes, ...] = (
@@ -76,6 +79,8 @@ def read_log(name: str) -> LogText:
             peeks = hasattr(stdin, "peek")
             _read(_unpacked(stdin if peeks else BufferedReader(stdin)), log)  # type: ignore
         else:
+            if not name:
+                raise PilotageError("An empty name is no log file.")
             path = Path(name)
             if path.is_dir():
                 raise PilotageError(f"{name} is a folder. Name the log files in it.")
@@ -167,7 +172,11 @@ def _read(blocks: Iterator[bytes], log: LogText) -> None:
 
 def _binary(block: bytes) -> bool:
     head = block[:65536]
-    return head.count(0) > _NULS * len(head)
+    if head.count(0) > _NULS * len(head):
+        return True
+    # Control characters that no log and no terminal program writes; text in Latin-1 has none.
+    odd = len(head) - len(head.translate(None, _ODD))
+    return odd > _ODDITIES * len(head)
 
 
 class _Keeper:

@@ -249,6 +249,11 @@ class Workspace(Files):
 
         Raises :class:`WorkspaceError`.
         """
+        if not self.root.is_dir():
+            raise WorkspaceError(
+                f"The worktree {self.root} is gone: something deleted or moved it, a run perhaps. "
+                "Put it back and start the recorder again, or start a new session."
+            )
         try:
             self._git("add", "-A", "--", ".")
             self._add_written()

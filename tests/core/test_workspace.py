@@ -461,3 +461,10 @@ def test_a_repository_within_is_said_and_never_stops_the_session(repo: Path, ses
     files.write("train.py", "print(2)\n")
     after = files.snapshot("edit")
     assert after is not None and "train.py" in str(after.files)
+
+
+def test_a_worktree_that_a_run_deleted_is_said_to_be_gone(plain: Path, session: Path) -> None:
+    files = Workspace.create(plain, session, copy=True)
+    files.root.rename(session / "elsewhere")
+    with pytest.raises(WorkspaceError, match=r"worktree .* is gone.*start a new session"):
+        files.snapshot("outside")

@@ -67,7 +67,12 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"", "is empty"), (b"\x00\x01PK\x00\x00" * 100, "binary"), (None, "There is no file")],
+    [
+        (b"", "is empty"),
+        (b"\x00\x01PK\x00\x00" * 100, "binary"),
+        (bytes(range(1, 256)) * 20, "binary"),
+        (None, "There is no file"),
+    ],
 )
 def test_what_is_no_log_gets_a_sentence(tmp_path: Path, data: bytes | None, words: str) -> None:
     name = write(tmp_path, data) if data is not None else str(tmp_path / "gone.log")
@@ -152,3 +157,10 @@ def test_words_in_any_order_never_break_a_detector(texts: list[str]) -> None:
     for finding in found["findings"]:
         assert finding["evidence"]
         assert all(0 < (item["line"] or 1) <= len(lines) for item in finding["evidence"])
+
+
+def test_a_log_in_latin_1_and_with_colours_is_text(tmp_path: Path) -> None:
+    log = read_log(
+        write(tmp_path, "perte \xe9poque 0.5\n".encode("latin-1") + b"\x1b[31mred\x1b[0m\n")
+    )
+    assert log.total == 2
