@@ -126,6 +126,11 @@ class Verdict:
     reasons: tuple[str, ...] = ()
 
 
+def undecided(found: Comparison) -> bool:
+    """Whether the interval of the ratio reaches to both sides of the limit."""
+    return found.low <= LIMIT < found.high
+
+
 def judge_time(found: Comparison, *, judged: bool = True) -> Verdict:
     """Whether the ratio holds, for steps long enough to be judged."""
     if not judged:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.bench import compare
-from core.bench.compare import Comparison, Pair, Times, Verdict
+from core.bench.compare import LIMIT, Comparison, Pair, Times, Verdict, undecided
 from core.bench.probe import MAX_BATCH, TARGET_S, next_batch
 
 
@@ -155,3 +155,12 @@ def test_the_batch_stays_within_bounds_whatever_was_measured() -> None:
     assert next_batch([(16, 1e-9)]) == MAX_BATCH
     assert next_batch([(16, 100.0)]) == 1
     assert next_batch([(16, 0.020), (32, 0.019)]) == round(32 * TARGET_S / 0.019)  # noise won
+
+
+def test_a_comparison_is_undecided_while_the_limit_lies_within_its_interval() -> None:
+    def found(low: float, high: float) -> Comparison:
+        return Comparison(0.03, 0.03, (low + high) / 2, low, high, 1.0, 1.0, 400)
+
+    assert undecided(found(1.01, 1.03))
+    assert not undecided(found(1.001, LIMIT))
+    assert not undecided(found(1.021, 1.04))
