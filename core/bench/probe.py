@@ -42,7 +42,7 @@ DEVICES: tuple[Device, ...] = ("cpu", "xla")
 
 BLOCK = 10  # steps; the first of each is left out: caches and the device's queue are empty then
 STEPS, QUICK_STEPS = 400, 60  # of each kind and for each model
-ROUNDS = 3  # so often that many, while the limit lies within the interval of the ratio
+ROUNDS = 2  # so often that many, while the limit lies within the interval of the ratio
 WARM_UP = 8  # steps before the clock counts: XLA compiles in the first and in the second
 COUNTED_STEPS = 30  # of the comparison of counts; the program reads its loss in three of them
 TARGET_S = 0.026  # of the fastest step, so that the median of a busy machine is above 20 ms too
