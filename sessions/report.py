@@ -168,7 +168,9 @@ def describe(result: dict[str, Any]) -> str:
     out += ["", f"Attempts ({len(result['attempts'])})"]
     for run in result["attempts"]:
         seconds = f"{run['seconds']:.0f} s" if run["seconds"] is not None else "-"
-        out.append(f"  #{run['run'].removeprefix('r'):<3} {run['outcome']:<10} {seconds:>7}  {run['text']}")
+        out.append(
+            f"  #{run['run'].removeprefix('r'):<3} {run['outcome']:<10} {seconds:>7}  {run['text']}"
+        )
     out += ["", f"Interventions ({len(result['interventions'])})"]
     for item in result["interventions"]:
         words = item["text"] or item["kind"] or "(no words yet)"
