@@ -214,13 +214,6 @@ def _end_closure(value):
 # --- end -------------------------------------------------------------------------------------
 
 
-def _leave(thread, optimizer):
-    """Off the stack, with what an exception may have left above; True for the outermost."""
-    if id(optimizer) in thread.stack:
-        del thread.stack[thread.stack.index(id(optimizer)) :]
-    return not thread.stack
-
-
 def failed_step(optimizer):
     """``step`` raised an exception: no step was made."""
     thread = current()
