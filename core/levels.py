@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from core.checks import CHECKS as CHECKS
+from core.checks import Check as Check
 from core.errors import PilotageError
 from core.state_parts import CheckResult, level_name
 
@@ -117,56 +119,6 @@ class Criteria:
         """Twelve hex digits that change when any criterion changes."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check of the ladder; the function that evaluates it lives in ``core.verify``."""
-
-    id: str
-    level: int
-    title: str
-    question: str
-    optional: bool = False
-
-
-def _check(id: str, title: str, question: str, optional: bool = False) -> tuple[str, Check]:
-    return id, Check(id, int(id[1]), title, question, optional)
-
-
-#: All checks, in the order in which they are shown.
-CHECKS: dict[str, Check] = dict(
-    (
-        _check("L0.exit", "exit", "Did the target command end by itself with exit code 0?"),
-        _check("L0.steps", "steps", "Did it take as many optimizer steps as the reference?"),
-        _check("L0.result", "result", "Did it print the project's metric?"),
-        _check("L0.errors", "errors", "Did it end without a traceback in its output?"),
-        _check("L1.start", "same start", "Do both parity runs start from the same weights?"),
-        _check("L1.parameters", "parameters", "Same parameters: how many, in how many tensors?"),
-        _check("L1.ties", "ties", "Are the same parameters tied to each other?"),
-        _check("L1.optimizer", "optimizer", "Same optimizer with the same hyperparameters?"),
-        _check("L1.schedule", "schedule", "Same learning rate in each step?"),
-        _check("L1.events", "step order", "Backward, clip, step, schedule in the same order?"),
-        _check("L1.first_loss", "first loss", "Same loss in the first step?"),
-        _check("L1.trajectory", "loss curve", "Same loss over all parity steps?"),
-        _check("L1.grad_norm", "gradients", "Same gradient norm before clipping?"),
-        _check("L1.clip", "clipping", "Are gradients clipped the same, by the same factor?"),
-        _check("L1.update", "updates", "Do the parameters change by the same amount?"),
-        _check("L2.device", "device", "Are all trained parameters on the device asked for?"),
-        _check("L2.runtime", "runtime", "Is the XLA runtime on the hardware asked for?"),
-        _check("L2.chips", "chips", "As many chips used as asked for?"),
-        _check("L2.optimizer", "optimizer", "Does the optimizer train the model's parameters?"),
-        _check("L2.executed", "executed", "Was every step executed, at a step boundary?"),
-        _check("L2.fallback", "fallback", "Did every operator run on the device?"),
-        _check("L2.recompiles", "recompiles", "Are compilations over after the warm-up?"),
-        _check("L2.transfers", "transfers", "Are tensors left on the device between steps?"),
-        _check("L3.metric", "metric", "As good as our own reference run?"),
-        _check("L3.samples", "evaluated", "Evaluated on as many samples?", optional=True),
-        _check("L3.budget", "trained on", "Trained on as many samples?", optional=True),
-        _check("L4.time", "time", "Does one run take no longer than the reference?"),
-        _check("L4.cost", "dollars", "Does one run cost no more?", optional=True),
-    )
-)
 
 
 # --- what a result holds for -----------------------------------------------------------------
