@@ -13,16 +13,13 @@ back when they fail or are stale, not when they could not run.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from core.checks import CHECKS as CHECKS
 from core.checks import Check as Check
-from core.errors import PilotageError
+from core.criteria import Criteria as Criteria
 from core.state_parts import CheckResult, level_name
 
 if TYPE_CHECKING:
@@ -41,84 +38,6 @@ QUESTIONS = (
     "same goal?",
     "worth it?",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Criteria:
-    """What counts as good enough, per session. Every threshold says where it comes from.
-
-    Relative tolerances are dimensionless: ``|actual - expected| / |expected|``.
-    """
-
-    #: Optimizer steps of a parity run. 16: past the first compiles and a short warm-up.
-    parity_steps: int = 16
-    #: Initial norm per tensor, fp32; the oracle prototype's bound for relative L2 per module.
-    start_rtol: float = 1e-5
-    #: Loss of the first step. CPU and XLA fp32 losses were equal after 30 steps; a wrong GELU
-    #: moved the loss by 1e-6, so this can't be tighter than rounding and is not the only check.
-    first_loss_rtol: float = 1e-5
-    #: Loss of each of the parity steps: rounding grows along a trajectory, hence wider.
-    trajectory_rtol: float = 1e-3
-    #: Gradient norm before and after clipping, and norm of the parameter update, per step.
-    grad_rtol: float = 1e-3
-    #: Learning rate and other hyperparameters: computed on the host, equal but for rounding.
-    hyper_rtol: float = 1e-6
-    #: bf16, and fp32 on a TPU (whose matmul is bf16 by default): TorchTPU's documented parity
-    #: rtol, and a loss curve tolerance that follows it.
-    bf16_rtol: float = 1.6e-2
-    bf16_trajectory_rtol: float = 5e-2
-    #: A healthy run compiles in steps 1 and 2 (optimizer state appears): count from step 4 on.
-    warmup_steps: int = 3
-    #: PyTorch/XLA's own metrics analysis: more than 0.5 compiles a step is too frequent.
-    compiles_per_step: float = 0.5
-    #: The same tool's bound for transfers to the host per step.
-    transfers_per_step: float = 0.5
-    #: The project's metric may be worse by this many points (where the metric has points) ...
-    goal_points: float = 1.0
-    #: ... or by this share of the reference's value (where it has none, for example perplexity).
-    goal_rtol: float = 0.01
-    #: One run may take, and cost, at most this many times the reference's.
-    max_time_ratio: float = 1.0
-    max_cost_ratio: float = 1.0
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any], strict: bool = True) -> Criteria:
-        """Criteria from a configuration table; what is not named keeps its default.
-
-        ``strict`` raises :class:`PilotageError` on an unknown name or a value that is no
-        number >= 0; otherwise such entries are passed over (a stored session may be older or
-        newer than this release).
-        """
-        known = {f.name: f for f in dataclasses.fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in data.items():
-            good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-            whole = name in ("parity_steps", "warmup_steps")
-            if name in known and good and (not whole or isinstance(value, int)):
-                values[name] = value if whole else float(value)
-            elif strict and name not in known:
-                raise PilotageError(
-                    f"There is no criterion {name!r}; [criteria] knows: {', '.join(known)}."
-                )
-            elif strict:
-                kind = "a whole number" if whole else "a number"
-                raise PilotageError(f"Criterion {name!r} has to be {kind} >= 0, not {value!r}.")
-        return cls(**values)
-
-    @classmethod
-    def of(cls, state: SessionState) -> Criteria:
-        """The criteria of a session."""
-        table = state.config.get("criteria")
-        return cls.from_json(table if isinstance(table, dict) else {}, strict=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Every criterion with its value."""
-        return dataclasses.asdict(self)
-
-    def hash(self) -> str:
-        """Twelve hex digits that change when any criterion changes."""
-        text = json.dumps(self.to_json(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 # --- what a result holds for -----------------------------------------------------------------
