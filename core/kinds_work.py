@@ -90,7 +90,9 @@ class RunStarted(Body):
 
     ``number`` counts all runs of a session from 1. ``of`` names, for a parity run, what it
     stands for: ``reference`` or ``target``. ``env`` holds only what was added to or taken
-    from the recorder's environment.
+    from the recorder's environment. ``seed`` is the reference's seed where one was given,
+    ``bundle`` the SHA-256 of the bundle that a run was imported from (``by`` is then ``bundle``),
+    ``precision`` what a parity run was asked to compute in (``fp32``, ``own``; ``""``: not said).
     """
 
     KIND: ClassVar[str] = "run.started"
@@ -107,6 +109,9 @@ class RunStarted(Body):
     env: JSON = field(default_factory=dict)
     pid: int = 0
     by: str = ""
+    seed: int | None = None
+    bundle: str = ""
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from core.config.sections import (
     DRIVERS,
     LATER_DRIVERS,
     POLICIES,
+    PRECISIONS,
     Agent,
     Metric,
     Prices,
@@ -26,6 +27,9 @@ MAX_COMMAND = 131_072
 HANG_ACTIONS = ("warn", "stop")
 """What is done with a run that has stalled."""
 
+MAX_REPEATS = 20
+"""Of parity runs of the reference; each is a short run."""
+
 _TARGET_KIND = re.compile(r"xla-cpu|tpu-v[0-9]+[a-z]*(-[0-9]+)?")
 
 
@@ -35,6 +39,8 @@ def check(config: SessionConfig, source: Source) -> None:
         ("reference", config.reference.command, config.reference.env),
         ("target", config.target.command, config.target.env),
     ):
+        if section == "reference" and config.reference.bundle and not command.strip():
+            command = "python"  # the bundle has the command; only env is left to look at
         _check_command(section, command, env, source)
     if not _TARGET_KIND.fullmatch(config.target.kind):
         raise source.error(
@@ -50,6 +56,27 @@ def check(config: SessionConfig, source: Source) -> None:
             raise source.error(
                 "reference", "seeds", f"the seed {seed} in [reference] has to be 0 to 2**32 - 1."
             )
+    if "{seed}" in config.reference.command and not config.reference.seeds:
+        raise source.error(
+            "reference",
+            "command",
+            "the command in [reference] contains {seed}, and there are no seeds: set seeds = [0], "
+            "or write the number into the command.",
+        )
+    if len(set(config.reference.seeds)) < len(config.reference.seeds):
+        raise source.error("reference", "seeds", "seeds in [reference] names one seed twice.")
+    if not 0 <= config.reference.repeats <= MAX_REPEATS:
+        raise source.error(
+            "reference", "repeats", f"repeats in [reference] has to be 0 to {MAX_REPEATS}."
+        )
+    if config.target.precision not in PRECISIONS:
+        raise source.error(
+            "target",
+            "precision",
+            f"there is no precision {config.target.precision!r}: use "
+            f"{' or '.join(p for p in PRECISIONS if p)}, or leave it out for what the reference "
+            "computes in.",
+        )
     _check_metric(config.metric, source)
     _check_prices(config.prices, source)
     _check_agent(config.agent, source)

@@ -234,6 +234,11 @@ def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfi
         if not os.path.isfile(file):  # noqa: PTH113
             raise source.error("project", "python", f"there is no Python at {file}.")
         python = str(file)  # not resolved: a virtual environment's python is a link
+    bundle = config.reference.bundle
+    if bundle:
+        bundle = str(_place(base, "reference", "bundle", bundle, source))
+        if not os.path.isfile(bundle):  # noqa: PTH113
+            raise source.error("reference", "bundle", f"the bundle {bundle} is not there.")
     script = config.agent.script
     if script:
         script = str(_place(base, "agent", "script", script, source))
@@ -247,6 +252,7 @@ def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfi
             python=python,
             title=config.project.title or project.name,
         ),
+        reference=replace(config.reference, bundle=bundle),
         agent=replace(config.agent, script=script),
     )
 

@@ -15,6 +15,9 @@ DRIVERS = ("scripted", "manual")
 LATER_DRIVERS = ("anthropic", "claude-code")
 """Drivers that are planned and not in this release."""
 
+PRECISIONS = ("", "fp32", "bf16")
+"""What ``[target] precision`` may say; ``""``: what the reference computes in."""
+
 POLICIES = ("allow", "ask", "deny")
 """What ``[agent] policy`` may say about a tool."""
 
@@ -49,24 +52,36 @@ class Project:
 class Reference:
     """The untouched project, run once: its command, what is added to its environment, its device.
 
-    ``seeds`` are the seeds that the command uses, kept with the session as a note: the command
-    runs as it is written.
+    ``seeds``: where the command contains ``{seed}`` it is run once with each; else they are kept
+    with the session as a note, and the command runs as it is written. ``repeats``: so many more
+    parity runs against the reference's own tensors, which show its own variation.
+    ``cuda_on_cpu``: CUDA calls of the program are redirected to the host's CPU by the probe, so
+    that its time is no measure. ``bundle``: a file made by ``pilotage reference record`` that is
+    imported instead of running the reference; the command may then be missing.
     """
 
     command: str = ""
     env: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
     seeds: list[int] = field(default_factory=list)
+    repeats: int = 0
+    cuda_on_cpu: bool = False
+    bundle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the migrated project has to run: ``xla-cpu``, ``tpu-v5e-4`` ...; and by what command."""
+    """Where the migrated project has to run: ``xla-cpu``, ``tpu-v5e-4`` ...; and by what command.
+
+    ``precision`` is what the operator allows it to compute in, ``fp32`` or ``bf16``; ``""``: what
+    the reference computes in.
+    """
 
     kind: str = "xla-cpu"
     chips: int = 1
     command: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True)

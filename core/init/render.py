@@ -160,9 +160,16 @@ class Draft:
         self._set("device", "cuda" if project.gpu else "cpu")
         if project.seeds is not None:
             self._comment(
-                f"from {project.seeds.source}. For the record: the command runs as it is written."
+                f"from {project.seeds.source}. For the record: the command runs as it is written, "
+                "and once for each of them where it contains {seed}."
             )
             self._set("seeds", project.seeds.value)
+        self._comment("More, where it is wanted:")
+        self._lines += [
+            "# repeats = 2           # more parity runs, which show the reference's own variation",
+            "# cuda_on_cpu = true    # no GPU here: CUDA calls go to the CPU; no measure of time",
+            '# bundle = "x.pilotage" # made by `pilotage reference record`, instead of running it',
+        ]
 
     def _target(self) -> None:
         self._section("target")
@@ -176,6 +183,8 @@ class Draft:
             self._comment(note)
         self._set("command", self.target.text)
         self._set("env", self.target.env)
+        self._comment("What it may compute in, where that is not what the reference computes in:")
+        self._lines.append('# precision = "bf16"')
 
     def _metric(self) -> None:
         self._section("metric")

@@ -238,6 +238,11 @@ hours = 1.5
         ("target.chip = 4", 21, "has no key 'chip'. Did you mean chips?"),
         ("reference.seeds = [1, -2]", 21, "the seed -2"),
         ("reference.seeds = 'x'", 21, "a list of whole numbers"),
+        ("reference.seeds = [3, 3]", 21, "one seed twice"),
+        ("reference.repeats = 21", 21, "has to be 0 to 20"),
+        ("reference.cuda_on_cpu = 1", 21, "true or false"),
+        ("reference.bundle = 'none.pilotage'", 21, "is not there"),
+        ("target.precision = 'fp16'", 21, "no precision 'fp16': use fp32 or bf16"),
         ("metric.reader = 'hf dicts'", 21, "no reader 'hf dicts'"),
         ("metric.file = '/tmp/x.json'", 21, "inside the project"),
     ],
@@ -371,3 +376,21 @@ def test_the_line_of_every_key_is_known(
 @given(st.text(max_size=200))
 def test_any_text_has_lines_or_none(text: str) -> None:
     dict(Source("x", text).lines)
+
+
+def test_a_bundle_stands_for_the_reference_command(file: Path) -> None:
+    bundle = file.parent / "x.pilotage"
+    bundle.write_bytes(b"")
+    command = next(line for line in GOOD.split("\n") if "command" in line)
+    text = GOOD.replace(command, "bundle = 'x.pilotage'", 1)
+    file.write_text(text)
+    config = load(file)
+    assert config.reference.command == ""
+    assert config.reference.bundle == str(bundle)
+
+
+def test_a_command_with_a_seed_needs_seeds(file: Path) -> None:
+    command = next(line for line in GOOD.split("\n") if "command" in line)
+    file.write_text(GOOD.replace(command, "command = 'python train.py --seed {seed}'", 1))
+    with pytest.raises(ConfigError, match="contains {seed}, and there are no seeds"):
+        load(file)
