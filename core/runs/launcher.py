@@ -57,6 +57,7 @@ class RunSpec:
     probe's copy and records go, a directory of this run's own. ``time_limit_s`` None: no limit.
     ``hang_s``: seconds without a sign of life after which the run is said to be stalled (0:
     never). ``xla_debug``: have PyTorch/XLA report its compiles (``core.runs.xla_files``).
+    ``probe_capture`` and the four after it: ``probe_setup.install``.
     """
 
     run_id: str
@@ -71,6 +72,11 @@ class RunSpec:
     stop_grace_s: float = 5.0
     hang_s: float = 0.0
     xla_debug: bool = False
+    probe_capture: Path | None = None
+    probe_reference: Path | None = None
+    probe_precision: probe_setup.Precision = "own"
+    probe_cuda: probe_setup.Cuda = ""
+    probe_budget_mb: int = probe_setup.BUDGET_MB
 
     @property
     def argv(self) -> list[str]:
@@ -100,7 +106,15 @@ class Launcher:
                     "but no directory for the probe was given."
                 )
             additions |= probe_setup.install(
-                spec.probe_dir, mode=spec.probe, steps=spec.probe_steps, env=spec.env
+                spec.probe_dir,
+                mode=spec.probe,
+                steps=spec.probe_steps,
+                env=spec.env,
+                capture=spec.probe_capture,
+                reference=spec.probe_reference,
+                precision=spec.probe_precision,
+                cuda=spec.probe_cuda,
+                budget_mb=spec.probe_budget_mb,
             )
             if spec.xla_debug:
                 inherited = environment.for_run(os.environ, spec.env)
