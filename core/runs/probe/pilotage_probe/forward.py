@@ -2,10 +2,20 @@
 
 import sys
 
-from . import clips, dropout, model, process, reading
+from . import clips, dropout, guard, model, process, reading
 from .closing import clock, start_clock
 from .cycle import is_sparse
 from .threads import current
+
+watchers = []  # functions of (module, args, kwargs): what parity mode does before a forward pass
+
+
+def watched(module, args, kwargs):
+    """``on_forward`` of parity mode."""
+    for call in watchers:
+        with guard.reporting("before forward"):
+            call(module, args, kwargs)
+    on_forward(module, args, kwargs)
 
 
 def on_forward(module, args, kwargs):

@@ -26,6 +26,8 @@ beating = False  # whether a beat need not be started
 _exit = os._exit
 _finished = False
 _greeted = False
+at_end = []  # functions that write records right before ``finish``
+after_step = []  # functions of (number of the step), called after each one in parity mode
 _held = []  # records of a helper (a DataLoader worker), which says nothing until it trains
 ASK_RANK_EVERY = 20  # records of steps; a program is ranked before its first one
 # Kinds that say nothing of their own: alone they are no reason for a helper to speak.
@@ -265,6 +267,9 @@ def finish(reason, final=True):
             if not totals["steps"] and (not totals["eval_samples"] or _in_worker()):
                 return  # a helper that had nothing to say
             hello()
+        for last in at_end:
+            with guard.reporting("end"):
+                last()
         write(
             "finish",
             reason=_reason(reason),

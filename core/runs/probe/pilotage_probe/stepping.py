@@ -252,6 +252,10 @@ def after_step(optimizer, result):
             cycle.returned = reading.value(cycle.returned)
         parameters, copies = before
         reading.compare(cycle, copies, process.backend.read(parameters))
+        if reading.parity():
+            for call in process.after_step:
+                with guard.reporting("after step"):
+                    call(cycle.n)
     elif callable(before):
         cycle.changed = before()
 

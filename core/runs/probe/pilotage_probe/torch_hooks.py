@@ -84,7 +84,8 @@ def wrap_clips(torch):
 
 def _wrap_forward(cls):
     original = cls.__call__
-    on_forward = wrapping.hook("forward")(forward.on_forward)
+    begin = forward.watched if process.mode == "parity" else forward.on_forward
+    on_forward = wrapping.hook("forward")(begin)
 
     @functools.wraps(original)
     @untraced
