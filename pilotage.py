@@ -33,7 +33,7 @@ sys.path[:] = [
 import click  # noqa: E402
 
 from core.version import __version__  # noqa: E402
-from tui.commands import bench, diagnose, init, machine, records, supervise  # noqa: E402
+from tui.commands import bench, diagnose, init, machine, records, supervise, verify  # noqa: E402
 from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
 
 
@@ -76,6 +76,7 @@ for command in (
     records.export,
     records.check,
     records.rebuild,
+    verify.verify,
     bench.bench,
     diagnose.diagnose,
     machine.doctor,

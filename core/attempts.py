@@ -109,6 +109,6 @@ def checks_of(state: SessionState, run: Run) -> list[CheckResult]:
 def _parity_of(state: SessionState, run_ids: list[str], run: Run) -> bool:
     runs = [r for id in run_ids if (r := state.runs.get(id))]
     return any(
-        r.tree == run.tree and r.started.command == run.started.command and r.started.of == "target"
+        r.tree == run.tree and r.started.command == run.started.command and not r.of_reference
         for r in runs
     )

@@ -50,7 +50,7 @@ def detectors_for(run: Run) -> list[Detector]:
     """
     if run.started.purpose == "attempt":
         return sorted(DETECTORS.values(), key=_order)
-    if run.started.purpose == "parity" and run.started.of != "reference":
+    if run.started.purpose == "parity" and not run.of_reference:
         return [d for d in DETECTORS.values() if isinstance(d, ErrorDetector) or d.PARITY]
     return []
 

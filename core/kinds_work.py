@@ -92,7 +92,8 @@ class RunStarted(Body):
     stands for: ``reference`` or ``target``. ``env`` holds only what was added to or taken
     from the recorder's environment. ``seed`` is the reference's seed where one was given,
     ``bundle`` the SHA-256 of the bundle that a run was imported from (``by`` is then ``bundle``),
-    ``precision`` what a parity run was asked to compute in (``fp32``, ``own``; ``""``: not said).
+    ``precision`` what a parity run was asked to compute in (``fp32``, ``own``; ``""``: not said),
+    ``against`` the run of the reference whose weights and batches it was given.
     """
 
     KIND: ClassVar[str] = "run.started"
@@ -112,6 +113,7 @@ class RunStarted(Body):
     seed: int | None = None
     bundle: str = ""
     precision: str = ""
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True)

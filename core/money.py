@@ -138,15 +138,14 @@ def find_price(state: SessionState, side: str) -> tuple[Price | None, str]:
 
 def run_cost(state: SessionState, run: Run) -> Amount:
     """Hardware dollars of one run: those of its machine's price for as long as it lasted."""
-    reference = run.started.purpose == "reference" or run.started.of == "reference"
-    price, why = find_price(state, "reference" if reference else "target")
+    price, why = find_price(state, "reference" if run.of_reference else "target")
     if price is None:
         return unknown(why)
     if run.ended is None:
         return unknown(f"Run #{run.number} has not ended.")
     if run.seconds is None:
         return unknown(f"Run #{run.number} was cut off, its length is not known.")
-    chips = run.started.chips or (1 if reference else identity(state, run.tree).chips)
+    chips = run.started.chips or (1 if run.of_reference else identity(state, run.tree).chips)
     return known(price.usd(run.seconds, chips))
 
 

@@ -121,6 +121,11 @@ class Run:
             return None
         return self.ended.duration_s
 
+    @property
+    def of_reference(self) -> bool:
+        """Whether it ran the untouched project: the reference itself, or a parity run of it."""
+        return self.started.purpose == "reference" or self.started.of.startswith("reference")
+
     def signal(self, k: str) -> JSON | None:
         """The last probe record of kind ``k`` (``model``, ``optimizer``, ``finish`` ...)."""
         for record in reversed(self.signals):

@@ -77,6 +77,8 @@ def check(config: SessionConfig, source: Source) -> None:
             f"{' or '.join(p for p in PRECISIONS if p)}, or leave it out for what the reference "
             "computes in.",
         )
+    if config.parity.budget_mb < 1:
+        raise source.error("parity", "budget_mb", "budget_mb in [parity] has to be 1 or more.")
     _check_metric(config.metric, source)
     _check_prices(config.prices, source)
     _check_agent(config.agent, source)

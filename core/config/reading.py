@@ -39,11 +39,13 @@ def load(
     python: str | None = None,
     speed: float | None = None,
     script: str | None = None,
+    agent: bool = True,
 ) -> SessionConfig:
     """The configuration in a ``pilotage.toml`` (or of a directory with one), paths absolute.
 
     ``python``, ``speed`` and ``script`` replace what the file says; their paths are relative
-    to the working directory. Raises :class:`ConfigError` with file, line and what to do.
+    to the working directory. Without ``agent`` nobody works on the code: ``[agent]`` is not looked
+    at, and the driver is ``manual``. Raises :class:`ConfigError` with file, line and what to do.
     """
     file = _given(path)
     if os.path.isdir(file):  # noqa: PTH112  # Path's own raises for a name that is too long
@@ -75,6 +77,8 @@ def load(
         raise ConfigError(f"{file}: this is not TOML: it is nested too deeply.") from err
     except ValueError as err:  # what int() refuses, and tomllib lets through
         raise ConfigError(f"{file}: a number in it has thousands of digits.") from err
+    if not agent:
+        data["agent"] = {"driver": "manual"}
     config = build(data, source)
     if python is not None:
         if "/" in python:

@@ -85,6 +85,19 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class Parity:
+    """How the parity runs of reference and migrated code are laid beside each other.
+
+    ``rename``: names of parameters (or of modules, with everything below them) in the reference,
+    and what the migrated code calls them. ``budget_mb``: MiB of tensors that each rank of the
+    reference may write; of what does not fit a sample is kept.
+    """
+
+    rename: dict[str, str] = field(default_factory=dict)
+    budget_mb: int = 256
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """The project's own metric, and where it is found: the last value counts.
 
@@ -182,6 +195,7 @@ class SessionConfig:
     project: Project = field(default_factory=Project)
     reference: Reference = field(default_factory=Reference)
     target: Target = field(default_factory=Target)
+    parity: Parity = field(default_factory=Parity)
     metric: Metric = field(default_factory=Metric)
     criteria: dict[str, Any] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
@@ -212,6 +226,7 @@ SECTIONS: dict[str, type] = {
     "project": Project,
     "reference": Reference,
     "target": Target,
+    "parity": Parity,
     "metric": Metric,
     "budgets": Budgets,
     "prices": Prices,

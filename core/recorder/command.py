@@ -28,10 +28,11 @@ class Command:
     env: Mapping[str, str]
 
     @classmethod
-    def reference(cls, config: SessionConfig, files: Workspace) -> Command:
-        """The reference's command on the untouched project."""
+    def reference(cls, config: SessionConfig, files: Workspace, seed: int | None = None) -> Command:
+        """The reference's command on the untouched project; ``seed`` stands for its ``{seed}``."""
         ref = config.reference
-        return _command(config, files, ref.command, ref.env, files.reference_root)
+        text = ref.command if seed is None else ref.command.replace("{seed}", str(seed))
+        return _command(config, files, text, ref.env, files.reference_root)
 
     @classmethod
     def target(cls, config: SessionConfig, files: Workspace, command: str = "") -> Command:

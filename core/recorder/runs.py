@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from core.agents.base import Verdict
 from core.attempts import findings_of, outcome
 from core.config import SessionConfig
 from core.errors import PilotageError
-from core.levels import Criteria
+from core.levels import QUESTIONS, Criteria
 from core.recorder.budget import over_budget, too_many_attempts
 from core.recorder.command import Command
 from core.recorder.detecting import Detecting
@@ -22,32 +21,18 @@ from core.recorder.following import Follower
 from core.recorder.items import end_and_drain
 from core.recorder.jobs import Job, Jobs, RunStopped, until
 from core.recorder.journal import Journal
+from core.recorder.plans import Plan, asks_half, capture_dir, reference_plans, target_parity
 from core.recorder.reserve import Reserve
 from core.recorder.results import ResultWatch
 from core.recorder.run_writer import RunWriter
 from core.recorder.worktree import Worktree
 from core.runs.launcher import Launcher, RunSpec
-from core.runs.probe_setup import Mode
 from core.runs.telemetry import Telemetry
 from core.state_parts import Finding, Run
 from core.verify.evaluate import measure
-from core.verify.subject import TELLING, NotRun, Subject
+from core.verify.subject import TELLING, Subject
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """One run to be made."""
-
-    purpose: str
-    command: Command
-    cwd: Path
-    tree: str
-    probe: Mode
-    of: str = ""
-    by: str = "recorder"
-    stop_on: str = ""
 
 
 class Runs:
@@ -79,31 +64,12 @@ class Runs:
     # --- what is asked for -----------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Record the reference, once per session: in full, and its parity run."""
-        files = self._worktree.files
-        command = Command.reference(self._config, files)
+        """Make the runs of the reference that are not on record (:mod:`core.recorder.plans`)."""
+        state, files = self._journal.state, self._worktree.files
         with self._jobs.job("recorder") as job:
             try:
-                for purpose, of, probe in (
-                    ("reference", "", "light"),
-                    ("parity", "reference", "parity"),
-                ):
-                    done = [
-                        r
-                        for r in self._journal.state.runs_for(purpose, of)
-                        if r.ended is not None and r.ended.reason in TELLING
-                    ]
-                    if not done:
-                        mode: Mode = "parity" if probe == "parity" else "light"
-                        run = await self._run(
-                            _Plan(
-                                purpose, command, files.reference_cwd, files.baseline, mode, of=of
-                            ),
-                            job,
-                        )
-                        done = [run]
-                    if not done[-1].ok_exit:
-                        break  # a reference that fails has no steps to compare with either
+                for plan in reference_plans(state, self._config, files, self._dir):
+                    await self._run(plan, job)
             except RunStopped:
                 pass
             finally:
@@ -124,10 +90,11 @@ class Runs:
             await self._measure(run.tree)
         return run
 
-    async def verify(self, by: str, force: bool = False) -> Verdict:
+    async def verify(self, by: str, force: bool = False, upto: int = len(QUESTIONS)) -> Verdict:
         """Measure the worktree as it is: whatever runs that takes, then every check.
 
-        With ``force`` runs that were made on this tree already are made again.
+        With ``force`` runs that were made on this tree already are made again. ``upto``: the
+        level that is asked for; at L0 no parity run is made.
         """
         state = self._journal.state
         with self._jobs.job(by) as job:
@@ -141,21 +108,26 @@ class Runs:
                     await self._within_budget(by)
                     run = await self._attempt("", "", "verification", job)
                     job.check()
-                if run.ok_exit and (force or not _has_parity(subject)):
-                    await self._run(
-                        _Plan(
-                            "parity",
-                            Command.target(self._config, self._worktree.files),
-                            self._worktree.files.cwd,
-                            tree,
-                            "parity",
-                            of="target",
-                            by=by,
-                        ),
-                        job,
-                    )
-                    job.check()
+                if run.ok_exit and upto > 0 and (force or not subject.has_parity()):
+                    await self._parity(tree, by, job)
         return await self._measure(tree)
+
+    async def _parity(self, tree: str, by: str, job: Job) -> None:
+        """The parity run of the target, and one in its own dtype where that is another."""
+        for own in (False, True):
+            plan = target_parity(
+                self._journal.state,
+                self._config,
+                self._worktree.files,
+                self._dir,
+                tree,
+                by,
+                own=own,
+            )
+            run = await self._run(plan, job)
+            job.check()
+            if not run.ok_exit or not plan.against or not asks_half(run):
+                return
 
     async def final(self) -> None:
         """Evaluate the tree that the agent leaves, unless that is on record as it stands."""
@@ -207,7 +179,7 @@ class Runs:
     async def _attempt(self, command: str, stop_on: str, by: str, job: Job) -> Run:
         files = self._worktree.files
         await self._worktree.snapshot("outside")
-        plan = _Plan(
+        plan = Plan(
             "attempt",
             Command.target(self._config, files, command),
             files.cwd,
@@ -224,14 +196,14 @@ class Runs:
         _, _, why = level.text.partition("; ")
         return Verdict(level.level, level.level, why)
 
-    async def _run(self, plan: _Plan, job: Job) -> Run:
+    async def _run(self, plan: Plan, job: Job) -> Run:
         """Make one run. Its record is completed even where nobody waits for it any more."""
         task = asyncio.create_task(self._make(plan, job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    async def _make(self, plan: _Plan, job: Job) -> Run:
+    async def _make(self, plan: Plan, job: Job) -> Run:
         await until(self._lock.acquire(), job)
         try:
             state = self._journal.state
@@ -262,7 +234,7 @@ class Runs:
             self._lock.release()
 
     async def _start(
-        self, plan: _Plan, number: int, run_id: str, job: Job, writer: RunWriter
+        self, plan: Plan, number: int, run_id: str, job: Job, writer: RunWriter
     ) -> Follower | None:
         """Start the run and say so; None where it can't be, which is on record too."""
         config, command = self._config, plan.command
@@ -280,6 +252,11 @@ class Runs:
             time_limit_s=config.recorder.run_limit_s or None,
             hang_s=config.recorder.hang_s,
             xla_debug=config.recorder.xla_debug,
+            probe_capture=capture_dir(self._dir, run_id) if plan.capture else None,
+            probe_reference=capture_dir(self._dir, plan.against) if plan.against else None,
+            probe_precision="fp32" if plan.precision == "fp32" else "own",
+            probe_cuda="cpu" if config.reference.cuda_on_cpu and not plan.of_target else "",
+            probe_budget_mb=config.parity.budget_mb,
         )
         handle, error = None, ""
         try:
@@ -288,13 +265,12 @@ class Runs:
                 handle = await Launcher().start(spec)
         except PilotageError as err:
             error = str(err)
-        of_target = plan.purpose == "attempt" or plan.of == "target"
         started = ev.RunStarted(
             number=number,
             purpose=plan.purpose,
             command=command.text,
-            target=config.target.kind if of_target else config.reference.device,
-            chips=config.target.chips if of_target else 0,
+            target=config.target.kind if plan.of_target else config.reference.device,
+            chips=config.target.chips if plan.of_target else 0,
             of=plan.of,
             probe_mode=plan.probe,
             parity_steps=parity,
@@ -303,6 +279,9 @@ class Runs:
             env=dict(handle.stated_env) if handle else dict(command.env),
             pid=handle.pid if handle else 0,
             by=plan.by,
+            seed=plan.seed,
+            precision=plan.precision,
+            against=plan.against,
         )
         try:
             writer.write(started)
@@ -330,7 +309,7 @@ class Runs:
             ),
         )
 
-    async def _reference_error(self, plan: _Plan) -> str:
+    async def _reference_error(self, plan: Plan) -> str:
         """Why the reference can't be believed: somebody changed its checkout."""
         files = self._worktree.files
         if plan.cwd != files.reference_cwd:
@@ -354,7 +333,7 @@ class Runs:
         found = self._journal.state.findings.get(f"{run_id}.{detector}")
         return found.opened.finding_id if found is not None and found.open else ""
 
-    def _stop_on(self, plan: _Plan, run_id: str, job: Job) -> None:
+    def _stop_on(self, plan: Plan, run_id: str, job: Job) -> None:
         if not plan.stop_on:
             return
         found = [f for f in self.findings_of(run_id) if f.category == plan.stop_on]
@@ -365,10 +344,3 @@ class Runs:
 def _without_path(env: Mapping[str, str]) -> dict[str, str]:
     """A run's environment for a helper of ours: nothing of the project's is imported there."""
     return {name: value for name, value in env.items() if name != "PYTHONPATH"}
-
-
-def _has_parity(subject: Subject) -> bool:
-    try:
-        return subject.parity is not None
-    except NotRun:
-        return False

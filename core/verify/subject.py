@@ -99,8 +99,34 @@ class Subject:
 
     @property
     def parity_reference(self) -> Run:
-        """The latest parity run of the reference in which the probe saw a step."""
-        return self._parity("reference", "the reference", None)
+        """The parity run of the reference that the target's was fed from, else the latest.
+
+        In both the probe has to have seen a step.
+        """
+        try:
+            fed = self.state.runs.get(self.parity.started.against)
+        except NotRun:
+            fed = None
+        return fed or self._parity("reference", "the reference", None)
+
+    @property
+    def parity_own(self) -> Run | None:
+        """The parity run of the target in its own dtype, of this tree and after :attr:`parity`.
+
+        None where there is none: the code computes in float32, or nothing is known of it.
+        """
+        runs = self.state.runs_for("parity", "target own")
+        run = last(runs, lambda r: r.tree == self.tree and _same_command(self.state, r))
+        after = run is not None and run.number > self.parity.number
+        return run if after and run is not None and run.ended is not None else None
+
+    def has_parity(self) -> bool:
+        """Whether the parity runs of this tree are on record, against the present reference."""
+        try:
+            against = self.parity.started.against
+            return against in ("", self._parity("reference", "the reference", None).run_id)
+        except NotRun:
+            return False
 
     def _parity(self, of: str, what: str, tree: str | None) -> Run:
         runs = [r for r in self.state.runs_for("parity", of) if tree is None or r.tree == tree]

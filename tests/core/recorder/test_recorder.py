@@ -338,12 +338,12 @@ async def test_a_changed_reference_is_not_run(tmp_path: Path) -> None:
             (path2.parent / "reference" / "train.py").write_text("print('acc 1.0')\n")
             recorder._runs._ready.clear()  # type: ignore[union-attr]
             from core.recorder.command import Command
-            from core.recorder.runs import _Plan
+            from core.recorder.plans import Plan
 
             runs = recorder._runs
             assert runs is not None
             files = runs._worktree.files
-            plan = _Plan(
+            plan = Plan(
                 "reference",
                 Command.reference(runs._config, files),
                 files.reference_cwd,
