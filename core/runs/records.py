@@ -14,119 +14,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from core.body import JSON
+from core.runs import record_fields as fields
+from core.runs.record_fields import Record as Record
+from core.runs.record_fields import build
+from core.runs.records_data import DATA_KINDS
 from core.text import clean
 
 MAX_LINE = 2 * 1024 * 1024  # bytes; the probe itself writes at most 1 MiB
-MAX_TEXT = 500  # characters
-MAX_ITEMS = 2000  # of one list or table
-_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-# --- readers: a JSON value in, a trusted value out -------------------------------------------
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        return _WORDS.get(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
-def _count(value: Any) -> int | None:
-    number = _number(value)
-    if number is None or not math.isfinite(number) or not 0 <= number < 2**63:
-        return None
-    return int(value)
-
-
-def _flag(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _text(value: Any) -> str | None:
-    return clean(value[:MAX_TEXT]) if isinstance(value, str) else None
-
-
-def _string(value: Any) -> str:
-    return _text(value) or ""
-
-
-def _list(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def read(value: Any) -> tuple[Any, ...]:
-        return tuple(item(x) for x in value[:MAX_ITEMS]) if isinstance(value, list) else ()
-
-    return read
-
-
-def _maybe_list(item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...] | None]:
-    read = _list(item)
-    return lambda value: read(value) if isinstance(value, list) else None
-
-
-def _counts(value: Any) -> dict[str, int]:
-    if not isinstance(value, dict):
-        return {}
-    pairs = ((_string(k), _count(v)) for k, v in list(value.items())[:MAX_ITEMS])
-    return {name: n for name, n in pairs if n is not None}
-
-
-def _maybe_counts(value: Any) -> dict[str, int] | None:
-    return _counts(value) if isinstance(value, dict) else None
-
-
-def _maybe_texts(value: Any) -> dict[str, str] | None:
-    if not isinstance(value, dict):
-        return None
-    pairs = ((_string(k), _text(v)) for k, v in list(value.items())[:MAX_ITEMS])
-    return {name: text for name, text in pairs if text is not None}
-
-
-def _hyperparameter(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_hyperparameter(x) for x in value[:20]]
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int) and abs(value) < 2**63:
-        return value
-    number = _number(value)
-    return number if number is not None else _text(value)
-
-
-def _group(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {}
-    return {_string(k): _hyperparameter(v) for k, v in list(value.items())[:50]}
-
-
-def _field(read: Callable[[Any], Any]) -> Any:
-    empty = read(None)
-    if isinstance(empty, dict):
-        return field(default_factory=dict, metadata={"read": read})
-    return field(default=empty, metadata={"read": read})
 
 
 # --- the records -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What every record has: who wrote it and when."""
-
-    K: ClassVar[str] = ""
-    pid: int | None = _field(_count)
-    tid: int | None = _field(_count)
-    rank: int | None = _field(_count)
-    t: float | None = _field(_number)
-    wall: float | None = _field(_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +40,11 @@ class Hello(Record):
     """
 
     K: ClassVar[str] = "hello"
-    version: str = _field(_string)
-    python: str = _field(_string)
-    argv: tuple[str, ...] = _field(_list(_string))
-    mode: str = _field(_string)
-    ppid: int | None = _field(_count)
+    version: str = fields.entry(fields.string)
+    python: str = fields.entry(fields.string)
+    argv: tuple[str, ...] = fields.entry(fields.listed(fields.string))
+    mode: str = fields.entry(fields.string)
+    ppid: int | None = fields.entry(fields.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +57,9 @@ class RankRecord(Record):
     """
 
     K: ClassVar[str] = "rank"
-    world: int | None = _field(_count)
-    local_rank: int | None = _field(_count)
-    source: str | None = _field(_text)
+    world: int | None = fields.entry(fields.count)
+    local_rank: int | None = fields.entry(fields.count)
+    source: str | None = fields.entry(fields.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +67,8 @@ class TorchRecord(Record):
     """``torch`` was imported. ``cuda_available``: built with CUDA, and a GPU driver is there."""
 
     K: ClassVar[str] = "torch"
-    version: str = _field(_string)
-    cuda_available: bool | None = _field(_flag)
+    version: str = fields.entry(fields.string)
+    cuda_available: bool | None = fields.entry(fields.flag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +76,9 @@ class XlaRecord(Record):
     """``torch_xla`` was imported; once more with ``devices`` when a model is trained on one."""
 
     K: ClassVar[str] = "xla"
-    version: str = _field(_string)
-    pjrt_device: str | None = _field(_text)
-    devices: tuple[str, ...] | None = _field(_maybe_list(_string))
+    version: str = fields.entry(fields.string)
+    pjrt_device: str | None = fields.entry(fields.text)
+    devices: tuple[str, ...] | None = fields.entry(fields.maybe_list(fields.string))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +86,8 @@ class TpuRecord(Record):
     """``torch_tpu`` was imported; once more with ``devices`` when a model is trained on one."""
 
     K: ClassVar[str] = "tpu"
-    version: str = _field(_string)
-    devices: tuple[str, ...] | None = _field(_maybe_list(_string))
+    version: str = fields.entry(fields.string)
+    devices: tuple[str, ...] | None = fields.entry(fields.maybe_list(fields.string))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +98,16 @@ class MovedRecord(Record):
     """
 
     K: ClassVar[str] = "moved"
-    root: str | None = _field(_text)
-    replaced: int | None = _field(_count)
-    ties_before: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
-    ties_after: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
-    devices_before: Mapping[str, int] = _field(_counts)
-    devices_after: Mapping[str, int] = _field(_counts)
+    root: str | None = fields.entry(fields.text)
+    replaced: int | None = fields.entry(fields.count)
+    ties_before: tuple[tuple[str, ...], ...] = fields.entry(
+        fields.listed(fields.listed(fields.string))
+    )
+    ties_after: tuple[tuple[str, ...], ...] = fields.entry(
+        fields.listed(fields.listed(fields.string))
+    )
+    devices_before: Mapping[str, int] = fields.entry(fields.counts)
+    devices_after: Mapping[str, int] = fields.entry(fields.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,22 +117,28 @@ class ModelRecord(Record):
     ``parameters``, ``trainable``, ``dtypes`` and ``devices`` (of trained ones) count elements, a
     shared parameter once; ``tensors`` counts tensors. ``tied`` groups the names of one parameter.
     ``norms`` (parity mode): 2-norms before the step, in the order of ``names`` and ``shapes``.
+    ``frozen`` names what does not require a gradient. ``dropouts`` counts the modules that drop
+    out, by ``CLASS P``.
     """
 
     K: ClassVar[str] = "model"
-    optimizer_id: int | None = _field(_count)
-    root: str | None = _field(_text)
-    roots: tuple[str, ...] = _field(_list(_string))
-    parameters: int | None = _field(_count)
-    tensors: int | None = _field(_count)
-    trainable: int | None = _field(_count)
-    tied: tuple[tuple[str, ...], ...] = _field(_list(_list(_string)))
-    dtypes: Mapping[str, int] = _field(_counts)
-    devices: Mapping[str, int] = _field(_counts)
-    names: tuple[str, ...] = _field(_list(_string))
-    shapes: tuple[tuple[int | None, ...], ...] = _field(_list(_list(_count)))
-    norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
-    dropout: str | None = _field(_text)
+    optimizer_id: int | None = fields.entry(fields.count)
+    root: str | None = fields.entry(fields.text)
+    roots: tuple[str, ...] = fields.entry(fields.listed(fields.string))
+    parameters: int | None = fields.entry(fields.count)
+    tensors: int | None = fields.entry(fields.count)
+    trainable: int | None = fields.entry(fields.count)
+    tied: tuple[tuple[str, ...], ...] = fields.entry(fields.listed(fields.listed(fields.string)))
+    dtypes: Mapping[str, int] = fields.entry(fields.counts)
+    devices: Mapping[str, int] = fields.entry(fields.counts)
+    names: tuple[str, ...] = fields.entry(fields.listed(fields.string))
+    shapes: tuple[tuple[int | None, ...], ...] = fields.entry(
+        fields.listed(fields.listed(fields.count))
+    )
+    norms: tuple[float | None, ...] | None = fields.entry(fields.maybe_list(fields.number))
+    dropout: str | None = fields.entry(fields.text)
+    frozen: tuple[str, ...] | None = fields.entry(fields.maybe_list(fields.string))
+    dropouts: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +147,18 @@ class OptimizerRecord(Record):
 
     ``orphaned``: tensors it holds that belong to no trained module (None: no module was seen).
     It and the model are written again, under the same ``optimizer_id``, when a later step finds
-    that they have changed: groups added, parameters replaced or frozen.
+    that they have changed: groups added, parameters replaced or frozen. ``state_tensors``: tensors
+    with a dimension in its state before its first step (None later): momenta that it resumes with.
     """
 
     K: ClassVar[str] = "optimizer"
-    optimizer_id: int | None = _field(_count)
-    cls: str | None = _field(_text)
-    groups: tuple[dict[str, Any], ...] = _field(_list(_group))
-    devices: Mapping[str, int] = _field(_counts)
-    tensors: int | None = _field(_count)
-    orphaned: int | None = _field(_count)
+    optimizer_id: int | None = fields.entry(fields.count)
+    cls: str | None = fields.entry(fields.text)
+    groups: tuple[dict[str, Any], ...] = fields.entry(fields.listed(fields.group))
+    devices: Mapping[str, int] = fields.entry(fields.counts)
+    tensors: int | None = fields.entry(fields.count)
+    orphaned: int | None = fields.entry(fields.count)
+    state_tensors: int | None = fields.entry(fields.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +168,12 @@ class Clip:
     ``tensors``: how many it was given. ``scaled``: they were still multiplied by a GradScaler.
     """
 
-    fn: str = _field(_string)
-    max_norm: float | None = _field(_number)
-    norm_type: float | None = _field(_number)
-    total_norm: float | None = _field(_number)
-    tensors: int | None = _field(_count)
-    scaled: bool | None = _field(_flag)
+    fn: str = fields.entry(fields.string)
+    max_norm: float | None = fields.entry(fields.number)
+    norm_type: float | None = fields.entry(fields.number)
+    total_norm: float | None = fields.entry(fields.number)
+    tensors: int | None = fields.entry(fields.count)
+    scaled: bool | None = fields.entry(fields.flag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,42 +217,42 @@ class StepRecord(Record):
     """
 
     K: ClassVar[str] = "step"
-    n: int | None = _field(_count)
-    optimizer: str | None = _field(_text)
-    optimizer_id: int | None = _field(_count)
-    optimizer_n: int | None = _field(_count)
-    loss: float | None = _field(_number)
-    loss_source: str | None = _field(_text)
-    losses: tuple[float | None, ...] | None = _field(_maybe_list(_number))
-    backwards: int | None = _field(_count)
-    closures: int | None = _field(_count)
-    skipped: int | None = _field(_count)
-    scaler: bool | None = _field(_flag)
-    grad_norm: float | None = _field(_number)
-    grad_norm_source: str | None = _field(_text)
-    grad_norm_after: float | None = _field(_number)
-    grad_norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
+    n: int | None = fields.entry(fields.count)
+    optimizer: str | None = fields.entry(fields.text)
+    optimizer_id: int | None = fields.entry(fields.count)
+    optimizer_n: int | None = fields.entry(fields.count)
+    loss: float | None = fields.entry(fields.number)
+    loss_source: str | None = fields.entry(fields.text)
+    losses: tuple[float | None, ...] | None = fields.entry(fields.maybe_list(fields.number))
+    backwards: int | None = fields.entry(fields.count)
+    closures: int | None = fields.entry(fields.count)
+    skipped: int | None = fields.entry(fields.count)
+    scaler: bool | None = fields.entry(fields.flag)
+    grad_norm: float | None = fields.entry(fields.number)
+    grad_norm_source: str | None = fields.entry(fields.text)
+    grad_norm_after: float | None = fields.entry(fields.number)
+    grad_norms: tuple[float | None, ...] | None = fields.entry(fields.maybe_list(fields.number))
     clips: tuple[Clip, ...] = field(
-        default=(), metadata={"read": _list(lambda value: _build(Clip, value))}
+        default=(), metadata={"read": fields.listed(lambda value: build(Clip, value))}
     )
-    by_hand: bool | None = _field(_flag)
-    missing: Mapping[str, str] | None = _field(_maybe_texts)
-    signature: str | None = _field(_text)
-    groups: tuple[dict[str, Any], ...] = _field(_list(_group))
-    param_norm: float | None = _field(_number)
-    update_norm: float | None = _field(_number)
-    update_norms: tuple[float | None, ...] | None = _field(_maybe_list(_number))
-    norm_elements: int | None = _field(_count)
-    params_changed: bool | None = _field(_flag)
-    dt: float | None = _field(_number)
-    samples: int | None = _field(_count)
-    rss_mb: float | None = _field(_number)
-    compiles: int | None = _field(_count)
-    compile_s: float | None = _field(_number)
-    executes: int | None = _field(_count)
-    transfers: int | None = _field(_count)
-    fallbacks: Mapping[str, int] | None = _field(_maybe_counts)
-    read_at: str | None = _field(_text)
+    by_hand: bool | None = fields.entry(fields.flag)
+    missing: Mapping[str, str] | None = fields.entry(fields.maybe_texts)
+    signature: str | None = fields.entry(fields.text)
+    groups: tuple[dict[str, Any], ...] = fields.entry(fields.listed(fields.group))
+    param_norm: float | None = fields.entry(fields.number)
+    update_norm: float | None = fields.entry(fields.number)
+    update_norms: tuple[float | None, ...] | None = fields.entry(fields.maybe_list(fields.number))
+    norm_elements: int | None = fields.entry(fields.count)
+    params_changed: bool | None = fields.entry(fields.flag)
+    dt: float | None = fields.entry(fields.number)
+    samples: int | None = fields.entry(fields.count)
+    rss_mb: float | None = fields.entry(fields.number)
+    compiles: int | None = fields.entry(fields.count)
+    compile_s: float | None = fields.entry(fields.number)
+    executes: int | None = fields.entry(fields.count)
+    transfers: int | None = fields.entry(fields.count)
+    fallbacks: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
+    read_at: str | None = fields.entry(fields.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,15 +267,15 @@ class BeatRecord(Record):
     """
 
     K: ClassVar[str] = "beat"
-    steps: int | None = _field(_count)
-    since_step_s: float | None = _field(_number)
-    doing: str | None = _field(_text)
-    at: str | None = _field(_text)
-    compiling: bool | None = _field(_flag)
-    compiles: int | None = _field(_count)
-    compile_s: float | None = _field(_number)
-    rss_mb: float | None = _field(_number)
-    device_mb: float | None = _field(_number)
+    steps: int | None = fields.entry(fields.count)
+    since_step_s: float | None = fields.entry(fields.number)
+    doing: str | None = fields.entry(fields.text)
+    at: str | None = fields.entry(fields.text)
+    compiling: bool | None = fields.entry(fields.flag)
+    compiles: int | None = fields.entry(fields.count)
+    compile_s: float | None = fields.entry(fields.number)
+    rss_mb: float | None = fields.entry(fields.number)
+    device_mb: float | None = fields.entry(fields.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,27 +287,35 @@ class FinishRecord(Record):
     samples of the last evaluation alone. ``backwards`` counts backward passes (many without any
     ``steps`` are a loop whose updates are not an optimizer's), ``skipped`` steps that a
     GradScaler skipped. ``own_*``, ``errors`` and ``dropped`` are the probe's
-    own cost, failures and unwritten records.
+    own cost, failures and unwritten records. ``eval_train_mode``: of the evaluated samples those
+    that went through a module in training mode. ``iterators`` counts those of DataLoaders, the
+    unrecorded ones too. ``collectives`` counts calls that combine values of several ranks, by
+    name, during or right after an evaluation. ``functional_dropout`` (parity mode): dropout calls
+    of the first training forward by ``KIND P``, None where compiled code hides them.
     """
 
     K: ClassVar[str] = "finish"
-    reason: str = _field(_string)
-    steps: int | None = _field(_count)
-    backwards: int | None = _field(_count)
-    skipped: int | None = _field(_count)
-    eval_samples: int | None = _field(_count)
-    eval_last: int | None = _field(_count)
-    compiles: int | None = _field(_count)
-    compile_s: float | None = _field(_number)
-    executes: int | None = _field(_count)
-    transfers: int | None = _field(_count)
-    fallbacks: Mapping[str, int] | None = _field(_maybe_counts)
-    rss_mb: float | None = _field(_number)
-    own_ms: float | None = _field(_number)
-    own_transfers: int | None = _field(_count)
-    own_compiles: int | None = _field(_count)
-    errors: int | None = _field(_count)
-    dropped: int | None = _field(_count)
+    reason: str = fields.entry(fields.string)
+    steps: int | None = fields.entry(fields.count)
+    backwards: int | None = fields.entry(fields.count)
+    skipped: int | None = fields.entry(fields.count)
+    eval_samples: int | None = fields.entry(fields.count)
+    eval_last: int | None = fields.entry(fields.count)
+    eval_train_mode: int | None = fields.entry(fields.count)
+    iterators: int | None = fields.entry(fields.count)
+    collectives: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
+    functional_dropout: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
+    compiles: int | None = fields.entry(fields.count)
+    compile_s: float | None = fields.entry(fields.number)
+    executes: int | None = fields.entry(fields.count)
+    transfers: int | None = fields.entry(fields.count)
+    fallbacks: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
+    rss_mb: float | None = fields.entry(fields.number)
+    own_ms: float | None = fields.entry(fields.number)
+    own_transfers: int | None = fields.entry(fields.count)
+    own_compiles: int | None = fields.entry(fields.count)
+    errors: int | None = fields.entry(fields.count)
+    dropped: int | None = fields.entry(fields.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,8 +323,8 @@ class ProbeErrorRecord(Record):
     """The probe failed at something and left the run alone."""
 
     K: ClassVar[str] = "probe_error"
-    where: str = _field(_string)
-    error: str = _field(_string)
+    where: str = fields.entry(fields.string)
+    error: str = fields.entry(fields.string)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,21 +358,10 @@ KINDS: Mapping[str, type[Record]] = {
         FinishRecord,
         ProbeErrorRecord,
     )
-}
+} | dict(DATA_KINDS)
 
 
 # --- in and out ------------------------------------------------------------------------------
-
-
-def _build(cls: type[Any], value: Any) -> Any:
-    given = value if isinstance(value, dict) else {}
-    return cls(
-        **{
-            f.name: f.metadata["read"](given.get(f.name))
-            for f in dataclasses.fields(cls)
-            if "read" in f.metadata
-        }
-    )
 
 
 def parse(line: bytes) -> Record | Malformed:
@@ -471,8 +382,8 @@ def from_json(value: JSON) -> Record:
     kind = value.get("k")
     cls = KINDS.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        return dataclasses.replace(_build(Unknown, value), kind=_string(kind))
-    record: Record = _build(cls, value)
+        return dataclasses.replace(build(Unknown, value), kind=fields.string(kind))
+    record: Record = build(cls, value)
     return record
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.runs import records
+from core.runs import record_fields, records
 from core.runs.records import Clip, Malformed, StepRecord, Unknown, from_json, parse, to_json
 
 LINE = (
@@ -64,8 +64,8 @@ def test_texts_and_lists_are_bounded_and_clean() -> None:
     hello = parse(json.dumps(value).encode())
     assert isinstance(hello, records.Hello)
     assert set(hello.python) == {"3"}
-    assert len(hello.python) <= records.MAX_TEXT
-    assert hello.argv == ("a␇",) * records.MAX_ITEMS
+    assert len(hello.python) <= record_fields.MAX_TEXT
+    assert hello.argv == ("a␇",) * record_fields.MAX_ITEMS
 
 
 def test_an_unknown_kind_survives_by_name() -> None:
