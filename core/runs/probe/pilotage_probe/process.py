@@ -319,7 +319,12 @@ def end_now():
     """End the process at once with exit code 0: the parity steps are done.
 
     No clean-up of the host's runs, so nothing is saved or overwritten after the last step.
+    Ranks of one run end together.
     """
+    with guard.reporting("end together"):
+        from . import together
+
+        together.wait()
     finish("parity steps reached")
     for stream in (sys.stdout, sys.stderr):
         try:
