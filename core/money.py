@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.effort import effort
 from core.levels import identity, is_xla_cpu
+from core.reference.marks import no_time
 
 if TYPE_CHECKING:
     from core.events import AgentUsed
@@ -141,6 +142,8 @@ def run_cost(state: SessionState, run: Run) -> Amount:
     price, why = find_price(state, "reference" if run.of_reference else "target")
     if price is None:
         return unknown(why)
+    if run.of_reference and (why := no_time(run)):
+        return unknown(f"Run #{run.number} has no price: {why}.")
     if run.ended is None:
         return unknown(f"Run #{run.number} has not ended.")
     if run.seconds is None:
@@ -226,6 +229,8 @@ def costs(state: SessionState, now_ts_us: int | None = None) -> Costs:
     from core.verify.subject import is_target_run
 
     runs = {id: run_cost(state, run) for id, run in state.runs.items() if not run.running}
+    # What came in a bundle was spent elsewhere, once for all the sessions that use it.
+    spent = [amount for id, amount in runs.items() if not state.runs[id].started.bundle]
     ended = [r for r in state.runs.values() if r.ok_exit]
     references = [r for r in ended if r.started.purpose == "reference"]
     targets = [r for r in ended if is_target_run(state, r)]
@@ -234,7 +239,7 @@ def costs(state: SessionState, now_ts_us: int | None = None) -> Costs:
         agent=agent_cost(state),
         agent_reported=known(sum(reported)) if reported else unknown("The agent reports no cost."),
         requests=len(state.usage),
-        hardware=total(list(runs.values())) if runs else known(0.0, "nothing yet"),
+        hardware=total(spent) if spent else known(0.0, "nothing yet"),
         reference_run=runs[references[-1].run_id] if references else unknown("no reference run"),
         target_run=runs[targets[-1].run_id] if targets else unknown("no target run yet"),
         operator=operator_cost(state, now_ts_us),

@@ -162,6 +162,24 @@ class Workspace(Files):
             raise WorkspaceError(f"The worktree in {session_dir} can't be used: {err}") from err
         return self
 
+    def dispose(self) -> None:
+        """Take the session's checkouts and refs out of the operator's repository again.
+
+        For a session that nobody will come back to; its directory can then be deleted. What git
+        refuses stays: it is of no use and does no harm.
+        """
+        if self.private:
+            return
+        for place in (self.root, self.reference_root):
+            with contextlib.suppress(GitError):
+                self._base("worktree", "remove", "--force", "--force", str(place))
+        with contextlib.suppress(GitError):
+            names = self._base(
+                "for-each-ref", "--format=%(refname)", f"refs/pilotage/{self._session}/"
+            )
+            for name in names.split():
+                self._base("update-ref", "-d", name)
+
     def _set_baseline(self, commit: str) -> None:
         self.baseline_commit = commit
         self.baseline = self._base("rev-parse", f"{commit}^{{tree}}").strip()

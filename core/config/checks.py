@@ -56,12 +56,12 @@ def check(config: SessionConfig, source: Source) -> None:
             raise source.error(
                 "reference", "seeds", f"the seed {seed} in [reference] has to be 0 to 2**32 - 1."
             )
-    if "{seed}" in config.reference.command and not config.reference.seeds:
+    if config.reference.names_seed and not config.reference.seeds:
         raise source.error(
             "reference",
             "command",
-            "the command in [reference] contains {seed}, and there are no seeds: set seeds = [0], "
-            "or write the number into the command.",
+            "[reference] contains {seed}, and there are no seeds: set seeds = [0], or write the "
+            "number in its place.",
         )
     if len(set(config.reference.seeds)) < len(config.reference.seeds):
         raise source.error("reference", "seeds", "seeds in [reference] names one seed twice.")

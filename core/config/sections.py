@@ -52,8 +52,8 @@ class Project:
 class Reference:
     """The untouched project, run once: its command, what is added to its environment, its device.
 
-    ``seeds``: where the command contains ``{seed}`` it is run once with each; else they are kept
-    with the session as a note, and the command runs as it is written. ``repeats``: so many more
+    ``seeds``: where the command, or a value of ``env``, contains ``{seed}``, it is run once with
+    each; else they are kept with the session as a note, and the command runs as it is written. ``repeats``: so many more
     parity runs against the reference's own tensors, which show its own variation.
     ``cuda_on_cpu``: CUDA calls of the program are redirected to the host's CPU by the probe, so
     that its time is no measure. ``bundle``: a file made by ``pilotage reference record`` that is
@@ -67,6 +67,11 @@ class Reference:
     repeats: int = 0
     cuda_on_cpu: bool = False
     bundle: str = ""
+
+    @property
+    def names_seed(self) -> bool:
+        """Whether the command, or its environment, says where a seed goes."""
+        return any("{seed}" in text for text in (self.command, *self.env.values()))
 
 
 @dataclass(frozen=True, slots=True)

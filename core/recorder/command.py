@@ -29,10 +29,16 @@ class Command:
 
     @classmethod
     def reference(cls, config: SessionConfig, files: Workspace, seed: int | None = None) -> Command:
-        """The reference's command on the untouched project; ``seed`` stands for its ``{seed}``."""
+        """The reference's command on the untouched project.
+
+        ``seed`` takes the place of ``{seed}`` in it, and in the values of its environment.
+        """
         ref = config.reference
-        text = ref.command if seed is None else ref.command.replace("{seed}", str(seed))
-        return _command(config, files, text, ref.env, files.reference_root)
+        text, env = ref.command, dict(ref.env)
+        if seed is not None:
+            text = text.replace("{seed}", str(seed))
+            env = {name: value.replace("{seed}", str(seed)) for name, value in env.items()}
+        return _command(config, files, text, env, files.reference_root)
 
     @classmethod
     def target(cls, config: SessionConfig, files: Workspace, command: str = "") -> Command:

@@ -107,8 +107,8 @@ def reference_plans(
 
 
 def takes_seed(config: SessionConfig) -> bool:
-    """Whether the reference is run once with each seed: its command says where the seed goes."""
-    return bool(config.reference.seeds) and "{seed}" in config.reference.command
+    """Whether the reference is run once with each seed: it says where the seed goes."""
+    return bool(config.reference.seeds) and config.reference.names_seed
 
 
 def _made(state: SessionState, purpose: str, of: str, seed: int | None = None) -> list[Run]:

@@ -26,6 +26,7 @@ from core.recorder.reserve import Reserve
 from core.recorder.results import ResultWatch
 from core.recorder.run_writer import RunWriter
 from core.recorder.worktree import Worktree
+from core.reference.marks import CUDA_ON_CPU
 from core.runs.launcher import Launcher, RunSpec
 from core.runs.telemetry import Telemetry
 from core.state_parts import Finding, Run
@@ -64,10 +65,20 @@ class Runs:
     # --- what is asked for -----------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Make the runs of the reference that are not on record (:mod:`core.recorder.plans`)."""
+        """Make the runs of the reference that are not on record (:mod:`core.recorder.plans`).
+
+        Where ``[reference] bundle`` names a file they come from there, and none is made. Raises
+        :class:`PilotageError` for one that can't be used.
+        """
         state, files = self._journal.state, self._worktree.files
         with self._jobs.job("recorder") as job:
             try:
+                if self._config.reference.bundle and not state.runs_for("reference"):
+                    from core.reference.importing import import_bundle
+
+                    async with self._lock:
+                        path = Path(self._config.reference.bundle)
+                        await import_bundle(self._journal, self._dir, path)
                 for plan in reference_plans(state, self._config, files, self._dir):
                     await self._run(plan, job)
             except RunStopped:
@@ -269,7 +280,7 @@ class Runs:
             number=number,
             purpose=plan.purpose,
             command=command.text,
-            target=config.target.kind if plan.of_target else config.reference.device,
+            target=config.target.kind if plan.of_target else _reference_device(config),
             chips=config.target.chips if plan.of_target else 0,
             of=plan.of,
             probe_mode=plan.probe,
@@ -339,6 +350,10 @@ class Runs:
         found = [f for f in self.findings_of(run_id) if f.category == plan.stop_on]
         if found:
             job.stop(f"Stopped by the {plan.by} on {found[0].category}: {found[0].opened.title}.")
+
+
+def _reference_device(config: SessionConfig) -> str:
+    return CUDA_ON_CPU if config.reference.cuda_on_cpu else config.reference.device
 
 
 def _without_path(env: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core import records_view as view
 from core.levels import target_note
 from core.money import break_even, run_cost
+from core.reference.marks import no_time
 from core.state_parts import Run
 from core.verify.registry import check
 from core.verify.subject import NotRun, Subject, Verdict, judged
@@ -16,6 +17,7 @@ def time(s: Subject) -> Verdict:
 
     Compile time is part of it and shown apart: a cache may save it the next time.
     """
+    _measure_of_time(s.reference)
     ours, theirs = _seconds(s.reference), _seconds(s.run)
     compiled = _compile_seconds(s.run)
     ratio = theirs / ours
@@ -44,6 +46,14 @@ def _compile_seconds(run: Run) -> float | None:
     return seconds if known else None
 
 
+def _measure_of_time(reference: Run) -> None:
+    if why := no_time(reference):
+        raise NotRun(
+            f"Reference run #{reference.number} says nothing of time or dollars: {why}. Record "
+            "one on a GPU machine with `pilotage reference record`."
+        )
+
+
 def _seconds(run: Run) -> float:
     seconds = run.seconds or 0.0
     if seconds <= 0:
@@ -70,6 +80,7 @@ def cost(s: Subject) -> Verdict:
     over what one run saves) is in the evidence.
     """
     _seconds(s.run)
+    _measure_of_time(s.reference)
     ours, theirs = run_cost(s.state, s.reference), run_cost(s.state, s.run)
     for what, amount in (("the reference", ours), ("the target", theirs)):
         if amount.usd is None:
