@@ -15,6 +15,7 @@ from . import (
     process,
     scaling,
     steps,
+    world,
     wrapping,
 )
 from .threads import local
@@ -29,6 +30,7 @@ def install(torch):
     if process.backend.name != "eager":  # TorchTPU loads itself with torch
         with guard.reporting("hook reads"):
             asked.install(torch)
+    world.install(torch)
     with guard.reporting("hook backward"):
         after = steps.after_backward if process.mode == "parity" else None
         wrap(torch.Tensor, "backward", "B", steps.on_backward, after)

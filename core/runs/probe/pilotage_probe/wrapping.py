@@ -16,7 +16,7 @@ MARK = "_pilotage_probe"
 
 # ``warnings.warn(stacklevel=...)`` passes over frames whose file name holds both of these words
 # (CPython's warnings._is_internal_frame), so a warning still points at the host's own line.
-_FILE = "<pilotage probe, passed over like importlib._bootstrap>"
+FILE = "<pilotage probe, passed over like importlib._bootstrap>"
 
 
 def _never():
@@ -39,7 +39,7 @@ def find_compiling(torch):
 
 def unseen(function):
     """Decorator: warnings pass over this function's frame when they look for their caller."""
-    function.__code__ = function.__code__.replace(co_filename=_FILE)
+    function.__code__ = function.__code__.replace(co_filename=FILE)
     return function
 
 

@@ -3,7 +3,7 @@
 import atexit
 import sys
 
-from . import asked, guard, process, steps, torch_hooks, wrapping
+from . import asked, guard, process, steps, torch_hooks, world, wrapping
 from .xla_backend import XlaBackend
 
 
@@ -19,6 +19,7 @@ def install(torch_xla):
         torch_hooks.wrap_clips(sys.modules["torch"])
     with guard.reporting("hook sync"):
         _hook_sync(torch_xla)
+    world.xla_loaded()
     with guard.reporting("hook xla reduce"):
         model = sys.modules.get("torch_xla.core.xla_model")
         if model is not None:
