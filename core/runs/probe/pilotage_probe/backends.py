@@ -98,8 +98,8 @@ def difference(now, before):
     if delta["compile_s"] is not None:
         delta["compile_s"] = round(delta["compile_s"], 6)
     delta["fallbacks"] = None
-    if now.get("fallbacks") is not None:
-        old = before.get("fallbacks") or {}
+    old = before.get("fallbacks", {})
+    if now.get("fallbacks") is not None and old is not None:
         grown = {op: _grown(count, old.get(op, 0)) for op, count in now["fallbacks"].items()}
         delta["fallbacks"] = {op: count for op, count in grown.items() if count}
     return delta

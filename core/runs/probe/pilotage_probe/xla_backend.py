@@ -14,11 +14,12 @@ from .backends import Backend
 FROM_DEVICE = ("TransferFromDeviceTime", "TransferFromServerTime")
 EXECUTE = "ExecuteTime"
 SHORT_SAMPLES = 200
-# A metric is handed over with its last 1024 samples, at 80 ns each: with this many the look is
-# no longer free, and is taken at two steps (one difference) of EVERY, or where steps are slow.
+# A metric is handed over with its last 1024 samples, at 80 ns each, and the names of all counters
+# as a new list: from so many samples on the look is taken at two steps (one difference) of EVERY,
+# or where steps are slow. A step that has compiled is looked at in any case.
 CHEAP_SAMPLES = 300
 EVERY = 20
-SLOW_S = 0.025
+SLOW_S = 0.25
 
 
 class XlaBackend(Backend):
@@ -70,17 +71,18 @@ class XlaBackend(Backend):
         begun = self._counter("UncachedCompile")
         if begun != self.compiled[0] or begun != self.compiled[1]:
             ended, ns = self._metric("CompileTime")
+            full = full or begun != self.compiled[0]
             self.compiled = (begun, ended, ns / 1e9)
-        executes = transfers = None
+        executes = transfers = fallbacks = None
         if full:
             executes, sent = self._totals()
             transfers = sent - self.own_transfers
             self.samples = executes + sent
-        fallbacks = {}
-        for name in self.metrics.counter_names():
-            # A read of a scalar shows as this fallback; it is one, but not a missing lowering.
-            if name.startswith("aten::") and name != "aten::_local_scalar_dense":
-                fallbacks[name] = self._counter(name)
+            fallbacks = {}
+            for name in self.metrics.counter_names():
+                # A read of a scalar shows as this fallback; it is one, but no missing lowering.
+                if name.startswith("aten::") and name != "aten::_local_scalar_dense":
+                    fallbacks[name] = self._counter(name)
         return {
             "compiles": begun,
             "compile_s": self.compiled[2],
