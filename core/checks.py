@@ -50,12 +50,21 @@ CHECKS: dict[str, Check] = dict(
         _check("L1.grad_norm", "C5", "gradients", "Same gradient norm before clipping?"),
         _check("L1.clip", "C3", "clipping", "Are gradients clipped the same, by the same factor?"),
         _check("L1.update", "C5", "updates", "Do the parameters change by the same amount?"),
+        _check(
+            "L1.global_batch",
+            "C3",
+            "global batch",
+            "As many samples in an optimizer step, over all ranks?",
+            optional=True,
+        ),
+        _check("L1.reduce", "C3", "reduce", "Do all ranks apply the same gradient?", optional=True),
         _check("L2.device", "C2", "device", "Are all trained parameters on the device asked for?"),
         _check("L2.runtime", "C2", "runtime", "Is the XLA runtime on the hardware asked for?"),
         _check("L2.chips", "C2", "chips", "As many chips used as asked for?"),
         _check(
             "L2.optimizer", "C2", "optimizer", "Does the optimizer train the model's parameters?"
         ),
+        _check("L2.replicas", "C3", "replicas", "Do the replicas agree?", optional=True),
         _check("L2.executed", "C4", "executed", "Was every step executed, at a step boundary?"),
         _check("L2.fallback", "C5", "fallback", "Did every operator run on the device?"),
         _check("L2.recompiles", "C4", "recompiles", "Are compilations over after the warm-up?"),

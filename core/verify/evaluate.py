@@ -22,11 +22,19 @@ from core.state import SessionState
 from core.state_parts import level_name
 
 # Importing these modules registers their checks.
-from core.verify import execution, goal, hardware, numerics, structure, worth
+from core.verify import execution, goal, hardware, numerics, ranks, structure, worth
 from core.verify.registry import EVALUATORS
 from core.verify.subject import NotRun, Subject, not_run
 
-assert set(EVALUATORS) == set(CHECKS), (execution, goal, hardware, numerics, structure, worth)
+assert set(EVALUATORS) == set(CHECKS), (
+    execution,
+    goal,
+    hardware,
+    numerics,
+    ranks,
+    structure,
+    worth,
+)
 
 
 def evaluate(state: SessionState, tree: str) -> list[CheckEvaluated]:
@@ -43,7 +51,7 @@ def evaluate(state: SessionState, tree: str) -> list[CheckEvaluated]:
 def _evaluate(s: Subject, check: Check) -> CheckEvaluated:
     now = identity(s.state, s.tree)
     try:
-        verdict = EVALUATORS[check.id](s)
+        verdict = ranks.judge(s, check.id, check.level, EVALUATORS[check.id])
     except NotRun as missing:
         verdict = not_run(str(missing))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

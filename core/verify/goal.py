@@ -9,6 +9,7 @@ from core.levels import FAIL
 from core.metric import MetricReading, higher_is_better
 from core.state_parts import Run
 from core.verify.compare import share
+from core.verify.ranks import finishes, trained
 from core.verify.registry import check
 from core.verify.result import metric_of, shown
 from core.verify.subject import NotRun, Subject, Verdict, judged
@@ -63,14 +64,16 @@ def _found(run: Run, config: dict[str, object]) -> MetricReading:
 
 @check("L3.samples")
 def samples(s: Subject) -> Verdict:
-    """As many samples went through the model in evaluation, and in the last one: exact."""
+    """As many samples went through the model in evaluation, and in the last one: exact.
+
+    In all ranks together, or in each: every rank may evaluate the whole set, or a part of it.
+    """
     _ended_well(s.run)
     for field, what in (
         ("eval_last", "samples in the last evaluation"),
         ("eval_samples", "evaluated samples"),
     ):
-        mine, other = (_evaluated(run, field) for run in (s.reference, s.run))
-        verdict = _same(mine, other, what)
+        verdict = _same(_evaluated(s.reference, field), _evaluated(s.run, field), what)
         if verdict.state == FAIL:
             break
     return verdict
@@ -81,27 +84,23 @@ def _ended_well(run: Run) -> None:
         raise NotRun(f"Run #{run.number} did not end with exit 0, so its samples say nothing.")
 
 
-def _evaluated(run: Run, field: str) -> int | None:
-    finish = view.record(run, "finish") or {}
+def _evaluated(run: Run, field: str) -> list[int | None]:
     # Probes that do not tell the last evaluation apart still count them all.
-    return view.count(finish.get(field, finish.get("eval_samples")))
+    return [view.count(r.get(field, r.get("eval_samples"))) for r in finishes(run)]
 
 
 @check("L3.budget")
 def budget(s: Subject) -> Verdict:
     """As many samples trained on: exact. ``drop_last`` and a smaller batch drop data silently."""
     _ended_well(s.run)
-    mine, other = (_trained(run) for run in (s.reference, s.run))
-    return _same(mine, other, "training samples")
+    return _same(trained(s.reference), trained(s.run), "training samples")
 
 
-def _trained(run: Run) -> int | None:
-    steps = view.steps(run)
-    total, known = view.per_step(steps, "samples")
-    return int(total) if known and known == len(steps) else None
-
-
-def _same(mine: int | None, other: int | None, what: str) -> Verdict:
+def _same(ours: list[int | None], theirs: list[int | None], what: str) -> Verdict:
+    mine, other = _sum(ours), _sum(theirs)
+    if len(ours) != len(theirs) and mine != other and ours[0] == theirs[0]:
+        mine, other = ours[0], theirs[0]
+        what += " in each rank"
     # 0 is what the probe reports where it could not see them; it is not a count to rely on.
     if not mine or other is None:
         raise NotRun(f"The number of {what} is not known for both runs.")
@@ -112,3 +111,8 @@ def _same(mine: int | None, other: int | None, what: str) -> Verdict:
         actual=str(other),
         tolerance="equal",
     )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [n for n in counts if n is not None]
+    return sum(known) if len(known) == len(counts) else None

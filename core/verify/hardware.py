@@ -8,6 +8,7 @@ from core import records_view as view
 from core.body import JSON
 from core.levels import last
 from core.state_parts import Run
+from core.verify.ranks import ranks
 from core.verify.registry import check
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
@@ -115,9 +116,12 @@ def _devices(s: Subject) -> list[str]:
 
 @check("L2.chips")
 def chips(s: Subject) -> Verdict:
-    """As many chips as asked for, no fewer and no more (asked = used)."""
+    """As many chips as asked for, no fewer and no more (asked = used).
+
+    Of ranks in processes of their own each has its devices: they may all call theirs ``CPU:0``.
+    """
     _xla(s)
-    used = len(_devices(s))
+    used = max(len(_devices(s)), _of_ranks(s))
     return judged(
         used == s.chips,
         f"{used} of {s.chips} chip(s)",
@@ -125,6 +129,20 @@ def chips(s: Subject) -> Verdict:
         actual=str(used),
         tolerance="equal",
     )
+
+
+def _of_ranks(s: Subject) -> int:
+    """Devices of the processes with ranks, counted one process at a time."""
+    found: dict[object, set[str]] = {pid: set() for pid, _ in ranks(s.run).values()}
+    for record in s.run.signals:
+        names = record.get("devices")
+        if record.get("k") in ("xla", "tpu") and isinstance(names, list):
+            if record.get("pid") in found:
+                found[record.get("pid")] |= {str(name) for name in names}
+    every = list(found.values())
+    if not s.xla_cpu and every and len(every[0]) > 1 and all(x == every[0] for x in every):
+        return len(every[0])  # each process names the chips of all of them
+    return sum(len(x) for x in every)
 
 
 @check("L2.optimizer")

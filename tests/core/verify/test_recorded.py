@@ -16,6 +16,7 @@ import pytest
 from core.attempts import outcome
 from core.findings import detect
 from core.verify.evaluate import measure
+from core.verify.ranks import WHOLE
 from tests.core.scene import Scene
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -71,7 +72,7 @@ def test_the_faithful_migration_reaches_l3_without_a_finding() -> None:
     curve = state.checks["L1.trajectory"][-1].body
     assert curve.evidence["largest relative error"] < 1e-5  # far inside the tolerance of 1e-3
     not_run = {id for id, r in state.checks.items() if r[-1].body.state == "not run"}
-    assert not_run == {"L4.cost"}
+    assert not_run == {"L1.reduce", "L2.replicas", "L4.cost"}  # one process: no ranks to compare
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_the_reference_judged_by_itself_passes_l1() -> None:
     scene.snapshot("same")
     play(scene, "ref.parity", "parity", "target")
     results = [r for r in measure(scene.state, "same")[0] if r.level == 1]
-    assert {r.state for r in results} == {"pass"}
+    assert {r.state for r in results if r.check not in WHOLE} == {"pass"}
 
 
 def test_an_optimizer_made_before_the_move_is_seen_before_it_has_learned_nothing_for_long() -> None:
