@@ -55,7 +55,7 @@ class DataRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class SavedRecord(Record):
-    """A file of tensors was written; ``kind`` is ``torch.save`` or ``safetensors``.
+    """A file of tensors was written; ``format`` is ``torch.save`` or ``safetensors``.
 
     ``path`` is the file's name alone (None: into an open file). ``tensors`` and ``elements`` count
     what holds real numbers and has a dimension, so that random states and counters, which differ
@@ -66,7 +66,7 @@ class SavedRecord(Record):
 
     K: ClassVar[str] = "saved"
     path: str | None = fields.entry(fields.text)
-    kind: str | None = fields.entry(fields.text)
+    format: str | None = fields.entry(fields.text)
     tensors: int | None = fields.entry(fields.count)
     elements: int | None = fields.entry(fields.count)
     norms: Mapping[str, float | None] = fields.entry(_maybe_numbers)

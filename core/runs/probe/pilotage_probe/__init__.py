@@ -29,6 +29,7 @@ def start():
         finder.watch("torch", _torch_loaded)
         finder.watch("torch_xla", _torch_xla_loaded)
         finder.watch("torch_tpu", _torch_tpu_loaded)
+        finder.watch("safetensors.torch", _safetensors_loaded)
 
 
 def _torch_loaded(module):
@@ -43,6 +44,13 @@ def _torch_xla_loaded(module):
     from . import xla_hooks
 
     xla_hooks.install(module)
+
+
+def _safetensors_loaded(module):
+    from . import guard, saving
+
+    with guard.reporting("hook safetensors"):
+        saving.install_safetensors(module)
 
 
 def _torch_tpu_loaded(module):

@@ -2,7 +2,7 @@
 
 import time
 
-from . import backends, clips, guard, process, reading
+from . import backends, clips, collectives, data, dropout, guard, process, reading
 from .threads import everyone
 
 MAX_LATE = 4  # records that wait for a sync before they are written without what they wait for
@@ -217,6 +217,7 @@ def close_all():
         blind = sum(thread.blind.values())  # no step came: they were evaluations
         if blind:
             thread.eval_now += blind
+            thread.eval_train += blind
             for key, count in thread.blind.items():
                 thread.modules[key].eval += count
             thread.blind = {}
@@ -227,4 +228,8 @@ def close_all():
         "eval_samples": sum(s.eval for thread in threads for s in thread.modules.values()),
         # The last evaluation alone: a lost last batch shows here.
         "eval_last": sum(thread.eval_now or thread.eval_last for thread in threads),
+        "eval_train_mode": sum(thread.eval_train for thread in threads),
+        "iterators": data.count,
+        "collectives": collectives.counts,
+        "functional_dropout": dropout.counted(),
     }

@@ -2,7 +2,7 @@
 
 import sys
 
-from . import clips, dropout, guard, model, process, reading
+from . import clips, data, dropout, guard, model, process, reading
 from .closing import clock, start_clock
 from .cycle import is_sparse
 from .threads import current
@@ -39,12 +39,14 @@ def on_forward(module, args, kwargs):
             if thread.since is None:
                 start_clock(thread)
             return
-    entry.eval += samples
-    thread.eval_now += samples
+        thread.eval_train += samples
     if entry.calls and thread.pending is not None and not thread.frozen:
+        data.settle()  # what was trained on by now, before the evaluation counts
         thread.frozen = True
         thread.pending.began = (thread.since, thread.base)
         thread.pending.end = clock()
+    entry.eval += samples
+    thread.eval_now += samples
 
 
 def _mark(thread, entry):
@@ -55,6 +57,7 @@ def _mark(thread, entry):
 
 def _train(thread, entry, module, samples):
     if thread.eval_now:
+        data.settle()
         thread.eval_last, thread.eval_now = thread.eval_now, 0
     if not entry.calls:
         _first(thread, entry, module)

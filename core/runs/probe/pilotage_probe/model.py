@@ -79,6 +79,7 @@ def describe(roots):
         "names": [name for name, _ in single[:MAX_NAMES]],
         "shapes": [list(p.shape) for _, p in single[:MAX_NAMES]],
         "norms": None,
+        "frozen": [name for name, p in single if not p.requires_grad][:MAX_NAMES],
     }
 
 
@@ -164,6 +165,17 @@ def describe_optimizer(optimizer):
         "devices": devices,
         "tensors": total,
     }
+
+
+def state_tensors(optimizer):
+    """How many tensors with a dimension its state holds: momenta and their like, no counters."""
+    return sum(
+        1
+        for state in list(optimizer.state.values())
+        if isinstance(state, dict)
+        for value in state.values()
+        if getattr(value, "shape", None)
+    )
 
 
 def owners(torch, roots):

@@ -31,7 +31,8 @@ after_step = []  # functions of (number of the step), called after each one in p
 _held = []  # records of a helper (a DataLoader worker), which says nothing until it trains
 ASK_RANK_EVERY = 20  # records of steps; a program is ranked before its first one
 # Kinds that say nothing of their own: alone they are no reason for a helper to speak.
-_BACKGROUND = ("hello", "torch", "xla", "tpu", "rank", "beat", "finish")
+_KEPT = ("torch", "xla", "tpu", "data", "saved", "loaded")  # until it has something to say
+_BACKGROUND = ("hello", "rank", "beat", "finish") + _KEPT
 
 
 def begin():
@@ -116,7 +117,7 @@ def write(kind, **fields):
     tid = fields.pop("tid", None)
     if not _greeted:  # a forked child, or a helper
         if kind in _BACKGROUND:
-            if kind in ("torch", "xla", "tpu"):
+            if kind in _KEPT:
                 _hold(_record(kind, tid, fields))
             return
         hello()
@@ -174,7 +175,7 @@ def _record(kind, tid, fields):
 
 
 def _hold(record):
-    if len(_held) < 20:
+    if len(_held) < 50:
         _held.append(record)
 
 
@@ -259,8 +260,9 @@ def finish(reason, final=True):
         _stop_beat()
         totals = {"steps": 0, "eval_samples": 0, "eval_last": 0}
         if backend is not None and (_greeted or training):
-            from . import steps
+            from . import data, steps
 
+            data.finish()
             totals = steps.close_all()
             totals.update(backend.totals())
         if not _greeted:
@@ -351,7 +353,7 @@ def _after_fork():
     guard.reset_after_fork()
     batch.reset_after_fork()
     writer.reset()
-    for name in ("steps", "ranks", "beat"):
+    for name in ("steps", "ranks", "beat", "data", "saving", "collectives"):
         module = sys.modules.get("%s.%s" % (__package__, name))
         if module is not None:
             module.reset_after_fork()

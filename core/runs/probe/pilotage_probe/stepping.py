@@ -5,7 +5,7 @@ import sys
 import weakref
 
 from . import clips as clipping
-from . import forward, guard, model, process, reading, scaling
+from . import dropout, forward, guard, model, process, reading, scaling
 from .closing import close
 from .cycle import Loss, is_sparse, open_cycle
 from .threads import Known, current
@@ -277,6 +277,7 @@ def _describe(known, optimizer, pairs):
     fields = {"devices": {}}
     with guard.reporting("model"):
         fields = model.describe(roots)
+        fields["dropouts"] = dropout.described(sys.modules["torch"], roots)
         if reading.parity():
             process.backend.synchronise()
             single = [p for _, p in model.unique(model.named(roots))][: model.MAX_NAMES]
@@ -288,6 +289,7 @@ def _describe(known, optimizer, pairs):
             "optimizer",
             optimizer_id=known.index,
             orphaned=orphaned,
+            state_tensors=None if known.steps else model.state_tensors(optimizer),
             **model.describe_optimizer(optimizer),
         )
     with guard.reporting("devices"):

@@ -63,6 +63,7 @@ def on_backward(args, kwargs):
         for key, count in thread.blind.items():
             thread.modules[key].eval += count
             thread.eval_now += count
+            thread.eval_train += count
         thread.blind = {}
     cycle = open_cycle(thread)
     cycle.note("B")

@@ -84,6 +84,7 @@ class Thread:
         self.modules = {}  # id -> Seen
         self.eval_now = 0  # samples of the evaluation that is under way
         self.eval_last = 0  # and of the one before
+        self.eval_train = 0  # of all evaluated samples those that met a module in training mode
         self.blind = {}  # id -> samples forwarded without gradients, before any backward pass
         self.functional = False  # torch.func.functional_call was used since the last step
         self.optimizers = 0  # how many have stepped, the forgotten ones too

@@ -8,11 +8,14 @@ from . import (
     asked,
     backends,
     clips,
+    collectives,
+    data,
     dropout,
     forward,
     guard,
     optimizers,
     process,
+    saving,
     scaling,
     steps,
     world,
@@ -53,9 +56,11 @@ def install(torch):
     with guard.reporting("hook schedule"):
         _wrap_schedulers(sys.modules["torch.optim.lr_scheduler"])
     with guard.reporting("hook reduce"):
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is not None:
-            wrap(distributed, "all_reduce", "R", None, steps.on_reduce)
+        collectives.install()
+    with guard.reporting("hook data"):
+        data.install(torch)
+    with guard.reporting("hook save"):
+        saving.install(torch)
     with guard.reporting("hook scaler"):
         for name in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
             scaler = getattr(sys.modules.get(name), "GradScaler", None)

@@ -3,7 +3,7 @@
 import atexit
 import sys
 
-from . import asked, guard, process, steps, torch_hooks, world, wrapping
+from . import asked, collectives, guard, process, steps, torch_hooks, world, wrapping
 from .xla_backend import XlaBackend
 
 
@@ -23,8 +23,7 @@ def install(torch_xla):
     with guard.reporting("hook xla reduce"):
         model = sys.modules.get("torch_xla.core.xla_model")
         if model is not None:
-            wrapping.wrap(model, "reduce_gradients", "R", after=steps.on_reduce)
-            wrapping.wrap(model, "all_reduce", "R", after=steps.on_reduce)
+            collectives.install_xla(model)
     # torch_xla shuts its runtime down at exit; ours, registered later, runs before that.
     atexit.register(process.finish, "exit")
 
