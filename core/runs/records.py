@@ -23,6 +23,7 @@ from core.runs import record_fields as fields
 from core.runs.record_fields import Record as Record
 from core.runs.record_fields import build
 from core.runs.records_data import DATA_KINDS
+from core.runs.records_replay import NESTED, REPLAY_KINDS
 from core.text import clean
 
 MAX_LINE = 2 * 1024 * 1024  # bytes; the probe itself writes at most 1 MiB
@@ -358,7 +359,7 @@ KINDS: Mapping[str, type[Record]] = {
         FinishRecord,
         ProbeErrorRecord,
     )
-} | dict(DATA_KINDS)
+} | {**DATA_KINDS, **REPLAY_KINDS}
 
 
 # --- in and out ------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ def to_json(record: Record) -> JSON:
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if isinstance(value, Clip):
+    if isinstance(value, (Clip, *NESTED)):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
