@@ -33,7 +33,16 @@ sys.path[:] = [
 import click  # noqa: E402
 
 from core.version import __version__  # noqa: E402
-from tui.commands import bench, diagnose, init, machine, records, supervise, verify  # noqa: E402
+from tui.commands import (  # noqa: E402
+    bench,
+    diagnose,
+    init,
+    machine,
+    records,
+    reference,
+    supervise,
+    verify,
+)
 from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
 
 
@@ -77,6 +86,7 @@ for command in (
     records.check,
     records.rebuild,
     verify.verify,
+    reference.reference,
     bench.bench,
     diagnose.diagnose,
     machine.doctor,

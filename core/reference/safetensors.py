@@ -11,7 +11,6 @@ import math
 import struct
 import sys
 from array import array
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -173,20 +172,19 @@ def relative_l2(mine: array[float], reference: array[float]) -> float:
     return math.sqrt(apart) / math.sqrt(size) if size else math.inf
 
 
-def error_between(mine: TensorFile, reference: TensorFile, key: str) -> tuple[float, bool] | None:
-    """Relative L2 of one tensor in two files and whether it is of a sample.
+def error_between(
+    mine: TensorFile, reference: TensorFile, key: str, other: str = ""
+) -> tuple[float, bool] | None:
+    """Relative L2 of a tensor in two files (``other``: its key in the second, where that is
+    another) and whether it is of a sample.
 
     None where they can't be compared: another shape, a dtype without numbers here.
     """
-    a, b = mine.tensors[key], reference.tensors[key]
+    other = other or key
+    a, b = mine.tensors[key], reference.tensors[other]
     if a.shape != b.shape:
         return None
-    left, right = mine.values(key), reference.values(key)
+    left, right = mine.values(key), reference.values(other)
     if left is None or right is None or len(left[0]) != len(right[0]):
         return None
     return relative_l2(left[0], right[0]), left[1]
-
-
-def names_in(entries: Mapping[str, Tensor]) -> set[str]:
-    """The keys, a sketch counting as the tensor it is of."""
-    return {key.removeprefix("sketch.") for key in entries}
