@@ -47,7 +47,7 @@ class HbmExhausted(ErrorDetector):
     SOURCE = "public cases hbm_oom (pytorch/xla#1571, #3532): out of memory in memory space hbm"
     PATTERN = (
         r"memory space hbm|[Hh]bm capacity|out of memory in hbm|\bHBM\b.{0,80}(?:exceed|out of|exhaust|limit|OOM)"
-        r"|(?:exceed|out of|exhaust|OOM).{0,60}\bHBM\b|NRT_RESOURCE|NCC_EOOM|XLA:TPU .{0,40}[Rr]an out of memory"
+        r"|(?:exceed|out of|exhaust|OOM).{0,60}\bHBM\b|NRT_RESOURCE|NCC_EOOM|[Pp]rogram hbm requirement|[Ll]argest program allocations in|XLA:TPU .{0,40}[Rr]an out of memory"
     )
     TITLE = "out of memory on the device (HBM)"
     NEXT = (
@@ -129,7 +129,7 @@ class RuntimeMissing(ErrorDetector):
     PATTERN = (
         r"Unable to initialize backend|TPU metadata|metadata server|DefaultCredentialsError|TPU (?:platform |backend )?initialization failed|No TPU (?:devices|found|detected|platform)"
         r"|Missing XLA configuration|Failed to (?:get|find) .{0,40}(?:TPU|topology|metadata)|TPU_\w+ .{0,30}(?:not set|missing|invalid)"
-        r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|[Cc]ould not (?:find|open|load) .{0,30}libtpu"
+        r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|(?:[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Cc]annot) (?:find|open|load|locate) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
         r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type"

@@ -69,7 +69,7 @@ _EXITED = re.compile(
 _KILLED = re.compile(
     r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|^\[\d+\]\s+[-+]?\s*\d+ (?:killed|Killed)\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
     r"|[Nn]otebook tried to allocate more memory than is available|session crashed after using all available RAM|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
-    r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b"
+    r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b|\*\*\* \[\S{1,80}\] Error 137\b"
 )
 #: Ended from outside, by a person, a scheduler or a time limit.
 _STOPPED = re.compile(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from core.detectors import (
     output_checkpoint,
     output_chips,
+    output_clipping,
     output_compared,
     output_compile,
     output_counts,
@@ -26,7 +27,7 @@ from core.detectors.output_look import LogLook
 
 #: Importing these modules registers their detectors.
 MODULES = (
-    output_device, output_numbers, output_training, output_evaluation, output_checkpoint, output_chips, output_compared, output_replicas, output_counts,
+    output_device, output_numbers, output_training, output_evaluation, output_checkpoint, output_chips, output_clipping, output_compared, output_replicas, output_counts,
     output_compile, output_lazy, output_growth, output_stall,
 )  # fmt: skip
 
@@ -34,7 +35,7 @@ MODULES = (
 ORDER = (
     "cpu_fallback_warning", "pjrt_cpu_fallback", "nan", "value_range", "metric_saturated",
     "rng_repeats", "loss_zero", "chips_unused", "checkpoint_size", "checkpoint_equals_base", "restart_regression",
-    "param_count_changed", "grad_norm_scale_mismatch", "replica_hash_mismatch", "eval_sample_count",
+    "param_count_changed", "clip_without_effect", "grad_norm_scale_mismatch", "replica_hash_mismatch", "eval_sample_count",
     "same_data_on_ranks", "goal_delta_by_world_size", "device_mismatch", "params_unchanged", "loss_flat", "loss_rises", "eval_constant", "rss_slope", "stall",
     "graph_growth", "recompile", "compile_too_slow", "execution_too_slow", "transfer_per_step",
     "aten_fallback", "step_time_regression", "host_killed", "model_on_cpu",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 #: name: lines
 FEW: dict[str, str] = {
+    "clipped": "step 10: grad norm before clipping 5.21, after clipping 1.00 (max_norm=1.0)\nstep 20: grad norm before clipping 0.87, after clipping 0.87 (max_norm=1.0)",
+    "clipped now and then": "clip_norm 1.0\nstep 1 grad_norm 0.52 clipped 0.52\nstep 2 grad_norm 3.50 clipped 1.00",
     "quicker on the chip": "GPU: epoch 1 time 92.1 s\nTPU: epoch 1 time 40.3 s",
     "quicker with": "epoch without cache: 14.2 s\nepoch with cache: 3.1 s",
     "slower by a little": "v100: 0.21 s/it\ntpu v3: 0.29 s/it",

@@ -24,6 +24,8 @@ MORE_SHORT: list[tuple[str, str, bool]] = [
     ("RuntimeError: operator torchvision::roi_pool does not exist", "C1", False),
     ("2024-01-01 10:00:00 10.0.0.4 [3] lib.MisconfigurationException: No TPU devices were found.", "C1", False),
     ("Exception: process 2 terminated with signal SIGKILL", "C6", False),
+    ("Killed\nmake: *** [run] Error 137", "C6", True),
+    ("OSError: failed to locate libtpu.so on this host", "C1", False),
     ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9.1 GiB for an array", "C6", False),
     ("Your notebook tried to allocate more memory than is available. It has restarted.", "C6", True),
     # another device
@@ -37,6 +39,8 @@ MORE_SHORT: list[tuple[str, str, bool]] = [
     ("step 0 fc.weight[0][0]=0.1731\nstep 50 fc.weight[0][0]=0.1731\nstep 100 fc.weight[0][0]=0.1731", "C2", True),
     ("before step: w.sum() = 3.4431\nafter step:  w.sum() = 3.4431", "C2", True),
     # wrong state
+    ("step 10: grad norm before clipping 5.21, after clipping 5.21 (max_norm=1.0)\nstep 20: grad norm before clipping 4.87, after clipping 4.87 (max_norm=1.0)", "C3", True),
+    ("step 10 total_norm 4.20 clipped_norm 4.20 max_grad_norm 0.5\nstep 20 total_norm 3.90 clipped_norm 3.90 max_grad_norm 0.5", "C3", True),
     ("number of trainable parameters: 71.5M (cpu)\nnumber of trainable parameters: 88.0M (xla:0)", "C3", True),
     ("m.num_parameters() cpu 147577856\nm.num_parameters() xla 172252160", "C3", True),
     ("tied head and embedding share storage: False", "C3", True),
