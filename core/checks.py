@@ -35,21 +35,31 @@ CHECKS: dict[str, Check] = dict(
         _check("L0.steps", "", "steps", "Did it take as many optimizer steps as the reference?"),
         _check("L0.result", "", "result", "Did it print the project's metric?"),
         _check("L0.errors", "", "errors", "Did it end without a traceback in its output?"),
-        _check("L1.start", "C3", "same start", "Do both parity runs start from the same weights?"),
         _check(
             "L1.parameters", "C3", "parameters", "Same parameters: how many, in how many tensors?"
         ),
         _check("L1.ties", "C3", "ties", "Are the same parameters tied to each other?"),
+        _check("L1.start", "C3", "same start", "Do both parity runs start from the same weights?"),
+        _check("L1.batches", "C3", "batches", "Are both parity runs given the same batches?"),
+        _check("L1.precision", "C5", "precision", "Half precision only where it was asked for?"),
+        _check("L1.forward", "C5", "forward", "Same output of every module in the first pass?"),
         _check("L1.optimizer", "C3", "optimizer", "Same optimizer with the same hyperparameters?"),
         _check("L1.schedule", "C3", "schedule", "Same learning rate in each step?"),
         _check(
             "L1.events", "C3", "step order", "Backward, clip, step, schedule in the same order?"
         ),
         _check("L1.first_loss", "C5", "first loss", "Same loss in the first step?"),
-        _check("L1.trajectory", "C5", "loss curve", "Same loss over all parity steps?"),
-        _check("L1.grad_norm", "C5", "gradients", "Same gradient norm before clipping?"),
+        _check(
+            "L1.gradients",
+            "C5",
+            "gradients",
+            "Same gradient of every parameter in the first step?",
+            optional=True,
+        ),
+        _check("L1.grad_norm", "C5", "gradient norm", "Same gradient norm before clipping?"),
         _check("L1.clip", "C3", "clipping", "Are gradients clipped the same, by the same factor?"),
         _check("L1.update", "C5", "updates", "Do the parameters change by the same amount?"),
+        _check("L1.trajectory", "C5", "loss curve", "Same loss over all parity steps?"),
         _check(
             "L1.global_batch",
             "C3",

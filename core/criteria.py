@@ -26,6 +26,20 @@ class Criteria:
     parity_steps: int = 16
     #: Initial norm per tensor, fp32; the oracle prototype's bound for relative L2 per module.
     start_rtol: float = 1e-5
+    #: Output of each module in the first forward pass, relative L2, fp32. The oracle prototype:
+    #: 3.5e-7 for a faithful migration, 2e-4 and more for each seeded fault (torch_xla 2.9.0).
+    forward_rtol: float = 1e-5
+    #: The same in half precision, and on a TPU, whose matmul is bf16: the prototype saw 6.6e-3.
+    forward_bf16_rtol: float = 2e-2
+    #: Gradient of each tensor in the first step, relative L2, fp32. The prototype saw 6e-7; a
+    #: deeper model adds up more rounding, and what a wrong loss or a lost term does is far more.
+    gradients_rtol: float = 1e-4
+    #: The same in half precision: the prototype saw 1.8e-2.
+    gradients_bf16_rtol: float = 5e-2
+    #: Where the reference was repeated, a tolerance is at least so many times its own variation:
+    #: what lies within that is no difference of the code (the rule of Ascend's accuracy tools,
+    #: out of the GPU's own run-to-run variation; three times, since few repeats show little of it).
+    variation_factor: float = 3.0
     #: Loss of the first step. CPU and XLA fp32 losses were equal after 30 steps; a wrong GELU
     #: moved the loss by 1e-6, so this can't be tighter than rounding and is not the only check.
     first_loss_rtol: float = 1e-5

@@ -223,7 +223,7 @@ def _check_evaluated(s: SessionState, e: Event, b: ev.CheckEvaluated) -> None:
 @handles(ev.LevelMeasured)
 def _level_measured(s: SessionState, e: Event, b: ev.LevelMeasured) -> None:
     before = s.measurements[-1].level if s.measurements else None
-    s.measurements.append(Measurement(e.seq, e.ts_us, b.level, b.tree, b.text))
+    s.measurements.append(Measurement(e.seq, e.ts_us, b.level, b.tree, b.text, frozenset(b.checks)))
     if before != b.level:
         s._moment(e, "level", level_name(b.level))
     _refute(s, e, b)

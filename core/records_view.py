@@ -154,6 +154,29 @@ def stale_optimizers(run: Run, reference: Run | None = None) -> list[JSON]:
     return found
 
 
+def half_requests(record: Mapping[str, Any] | None) -> list[JSON]:
+    """What a ``precision`` record has of requests for half precision.
+
+    Settings of the precision of products of matrices are in it too, and only ``medium`` is one:
+    the others keep float32's inputs or are for GPUs.
+    """
+    requests = rows(record.get("requests")) if record else []
+    return [
+        r
+        for r in requests
+        if (what := str(r.get("what") or "")) and (not what.startswith(_MATMUL) or "medium" in what)
+    ]
+
+
+_MATMUL = "matmul precision("
+
+
+def full_matmul(record: Mapping[str, Any] | None) -> bool:
+    """Whether a program asked for products of matrices in full float32 on its device."""
+    requests = rows(record.get("requests")) if record else []
+    return any(str(r.get("what")) == f"{_MATMUL}highest)" for r in requests)
+
+
 def per_step(records: Iterable[JSON], field: str) -> tuple[float, int]:
     """Sum of a count over step records, and over how many of them it was known."""
     values = [v for r in records if (v := number(r.get(field))) is not None]

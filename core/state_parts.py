@@ -253,13 +253,14 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Measurement:
-    """A measured level."""
+    """A measured level, and the ids of the checks that were evaluated for it."""
 
     seq: int
     ts_us: int
     level: int
     tree: str
     text: str
+    checks: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

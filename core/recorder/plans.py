@@ -67,7 +67,7 @@ def captured(session_dir: Path, run: Run | None) -> bool:
 def asks_half(run: Run) -> bool:
     """Whether the program of a parity run asked for half precision (its ``precision`` record)."""
     record = view.record(run, "precision") or {}
-    return bool(view.rows(record.get("requests")) or view.table(record.get("env")))
+    return bool(view.half_requests(record) or view.table(record.get("env")))
 
 
 def reference_plans(

@@ -100,3 +100,11 @@ def show(value: float | None) -> str:
 def share(value: float) -> str:
     """A relative error, such as ``3.2e-07``."""
     return "infinite" if math.isinf(value) else f"{value:.2g}"
+
+
+def clip_factor(record: JSON) -> float | None:
+    """By what factor clipping scaled the gradients of a step; 1 where it had no effect."""
+    before, after = number(record.get("grad_norm")), number(record.get("grad_norm_after"))
+    if before is None or after is None:
+        return None
+    return after / before if before else 1.0

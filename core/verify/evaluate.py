@@ -22,19 +22,28 @@ from core.state import SessionState
 from core.state_parts import level_name
 
 # Importing these modules registers their checks.
-from core.verify import execution, goal, hardware, numerics, ranks, structure, worth
-from core.verify.registry import EVALUATORS
-from core.verify.subject import NotRun, Subject, not_run
-
-assert set(EVALUATORS) == set(CHECKS), (
+from core.verify import (
+    batches,
     execution,
+    forward,
     goal,
+    gradients,
     hardware,
     numerics,
+    precision,
     ranks,
+    start,
     structure,
     worth,
 )
+from core.verify.registry import EVALUATORS
+from core.verify.subject import NotRun, Subject, not_run
+
+_MODULES = (
+    *(execution, structure, start, batches, precision, forward, gradients, numerics, ranks),
+    *(hardware, goal, worth),
+)
+assert set(EVALUATORS) == set(CHECKS), _MODULES
 
 
 def evaluate(state: SessionState, tree: str) -> list[CheckEvaluated]:

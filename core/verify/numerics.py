@@ -7,32 +7,76 @@ start differs they say nothing about the migration, so they are *not run*.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 
 from core import records_view as view
 from core.body import JSON
-from core.verify.compare import Comparison, compare, joined, series, share, show
+from core.levels import FAIL, PASS
+from core.verify.batches import unfed
+from core.verify.compare import (
+    Comparison,
+    clip_factor,
+    compare,
+    joined,
+    relative,
+    series,
+    share,
+    show,
+)
+from core.verify.forward import explained
 from core.verify.registry import check
-from core.verify.structure import start_difference
+from core.verify.start import start_difference
 from core.verify.subject import NotRun, Subject, Verdict, judged
+
+Judge = Callable[[list[JSON], list[JSON], bool], Verdict]
+"""A comparison of two runs' steps; the last argument: in half precision."""
 
 
 def _comparable(s: Subject) -> tuple[list[JSON], list[JSON]]:
     """The two runs' steps; raises :class:`NotRun` where their numbers can't be compared."""
     ours, theirs = s.pair()
-    difference = start_difference(s)
-    if difference:
+    if difference := start_difference(s):
+        raise NotRun(difference)
+    if difference := unfed(s):
         raise NotRun(difference)
     return ours, theirs
 
 
+def _both(s: Subject, judge: Judge, explains: Callable[[Subject], str] = explained) -> Verdict:
+    """The verdict in float32, and where the target has a dtype of its own, in that as well.
+
+    A difference that an earlier check has named (``explains``) is *not run* here with that
+    reason: the first place where two runs differ is the answer, the rest follows from it.
+    """
+    ours, theirs = _comparable(s)
+    verdict = judge(ours, theirs, False)
+    if verdict.state == FAIL and (cause := explains(s)):
+        raise NotRun(cause)
+    own = s.own_pair()
+    if verdict.state != PASS or own is None:
+        return verdict
+    again = judge(*own, True)
+    if again.state == FAIL:
+        return replace(again, summary=f"in its own precision {again.summary}")
+    evidence = {**verdict.evidence, "in its own precision": again.summary}
+    return replace(verdict, evidence=evidence)
+
+
 def _told(
-    s: Subject, what: str, result: Comparison, rtol: float, evidence: JSON | None = None
+    s: Subject,
+    what: str,
+    result: Comparison,
+    rtol: float,
+    evidence: JSON | None = None,
+    note: str | None = None,
 ) -> Verdict:
     if not result.compared:
         raise NotRun(f"No {what} was recorded for the same step of both parity runs.")
     if result.missing and not result.first:
         raise NotRun(f"The {what} of {result.missing} step(s) was recorded in one run only.")
-    note = f" ({s.low_precision})" if s.low_precision else ""
+    if note is None:
+        note = f" ({s.low_precision})" if s.low_precision else ""
     summary = f"{what} agrees: relative error {share(result.error)}"
     if result.first:
         summary = (
@@ -52,13 +96,42 @@ def _told(
     )
 
 
+def _tolerance(
+    s: Subject,
+    fp32: float,
+    low: float,
+    half: bool,
+    value: Callable[[JSON], float | None],
+    scaled: bool = True,
+) -> tuple[float, str]:
+    """Tolerance and its note: by dtype, and at least what the reference's own repeats vary by."""
+    if half:
+        return max(fp32, low), " (half precision)"
+    rtol, note = s.low(fp32, low)
+    mine = view.steps(s.parity_reference)[: s.criteria.parity_steps]
+    variation = 0.0
+    for run in s.repeats:
+        pairs = joined(mine, view.steps(run)[: s.criteria.parity_steps], value)
+        error = compare(pairs, math.inf, _floor(pairs) if scaled else 0.0).error
+        variation = max(variation, error if math.isfinite(error) else 0.0)
+    return s.widened(rtol, note, variation)
+
+
+def _field(name: str) -> Callable[[JSON], float | None]:
+    return lambda record: view.number(record.get(name))
+
+
 @check("L1.first_loss")
 def first_loss(s: Subject) -> Verdict:
     """Loss of the first step, before any update: ``first_loss_rtol``, bf16 ``bf16_rtol``."""
-    ours, theirs = _comparable(s)
-    rtol = s.rtol(s.criteria.first_loss_rtol, s.criteria.bf16_rtol)
-    pairs = [p for p in series(ours, theirs, "loss") if p[0] == 1]
-    return _told(s, "first loss", compare(pairs, rtol), rtol)
+
+    def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
+        c = s.criteria
+        rtol, note = _tolerance(s, c.first_loss_rtol, c.bf16_rtol, half, _field("loss"))
+        pairs = [p for p in series(ours, theirs, "loss") if p[0] == 1]
+        return _told(s, "first loss", compare(pairs, rtol), rtol, note=note)
+
+    return _both(s, judge)
 
 
 @check("L1.trajectory")
@@ -66,22 +139,33 @@ def trajectory(s: Subject) -> Verdict:
     """Loss of every parity step: ``trajectory_rtol``, bf16 ``bf16_trajectory_rtol``.
 
     A loss near zero is held to the scale of the curve (a thousandth of its largest value), as
-    an elementwise relative error near zero says nothing (measured on torch_xla 2.9.0).
+    an elementwise relative error near zero says nothing (measured on torch_xla 2.9.0). In half
+    precision the whole curve is held to its largest value: rounding sends two faithful runs along
+    slightly other ways.
     """
-    ours, theirs = _comparable(s)
-    rtol = s.rtol(s.criteria.trajectory_rtol, s.criteria.bf16_trajectory_rtol)
-    pairs = series(ours, theirs, "loss")
-    result = compare(pairs, rtol, _floor(pairs))
-    if len(theirs) < len(ours):
-        return judged(
-            False,
-            f"the parity run took {len(theirs)} of {len(ours)} steps",
-            expected=f"{len(ours)} steps",
-            actual=f"{len(theirs)} steps",
-            evidence={"steps": result.compared},
-        )
-    curves = {"expected": [p[1] for p in pairs], "actual": [p[2] for p in pairs]}
-    return _told(s, "loss", result, rtol, {"loss": curves})
+
+    def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
+        c = s.criteria
+        rtol, note = _tolerance(s, c.trajectory_rtol, c.bf16_trajectory_rtol, half, _field("loss"))
+        pairs = series(ours, theirs, "loss")
+        result = compare(pairs, rtol, _floor(pairs) * (1e3 if half else 1))
+        if len(theirs) < len(ours):
+            return judged(
+                False,
+                f"the parity run took {len(theirs)} of {len(ours)} steps",
+                expected=f"{len(ours)} steps",
+                actual=f"{len(theirs)} steps",
+                evidence={"steps": result.compared},
+            )
+        curves = {"expected": [p[1] for p in pairs], "actual": [p[2] for p in pairs]}
+        return _told(s, "loss", result, rtol, {"loss": curves}, note)
+
+    def explains(s: Subject) -> str:
+        # That it broke off is nothing a module explains.
+        ours, theirs = s.pair()
+        return "" if len(theirs) < len(ours) else explained(s)
+
+    return _both(s, judge, explains)
 
 
 def _floor(pairs: list[tuple[int, float | None, float | None]]) -> float:
@@ -89,14 +173,26 @@ def _floor(pairs: list[tuple[int, float | None, float | None]]) -> float:
     return 1e-3 * max(values, default=0.0)
 
 
+def _norms(s: Subject, field: str, what: str, per_tensor: str) -> Judge:
+    """How the norms of a step are judged; in half precision the first step alone.
+
+    After it two faithful runs are at slightly other places, and a norm there is another number.
+    """
+
+    def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
+        c = s.criteria
+        rtol, note = _tolerance(s, c.grad_rtol, c.bf16_trajectory_rtol, half, _field(field))
+        pairs = [p for p in series(ours, theirs, field) if p[0] == 1 or not half]
+        evidence = _worst_tensor(s, ours, theirs, per_tensor)
+        return _told(s, what, compare(pairs, rtol, _floor(pairs)), rtol, evidence, note)
+
+    return judge
+
+
 @check("L1.grad_norm")
 def grad_norm(s: Subject) -> Verdict:
     """Norm of all gradients before clipping, per step: ``grad_rtol``, bf16 ``bf16_trajectory_rtol``."""
-    ours, theirs = _comparable(s)
-    rtol = s.rtol(s.criteria.grad_rtol, s.criteria.bf16_trajectory_rtol)
-    pairs = series(ours, theirs, "grad_norm")
-    result = compare(pairs, rtol, _floor(pairs))
-    return _told(s, "gradient norm", result, rtol, _worst_tensor(s, ours, theirs, "grad_norms"))
+    return _both(s, _norms(s, "grad_norm", "gradient norm", "grad_norms"))
 
 
 def _worst_tensor(s: Subject, ours: list[JSON], theirs: list[JSON], field: str) -> JSON:
@@ -115,37 +211,62 @@ def _worst_tensor(s: Subject, ours: list[JSON], theirs: list[JSON], field: str) 
     return {"furthest tensor in step 1": str(names[result.worst - 1]), "its error": result.error}
 
 
-def _clip_factor(record: JSON) -> float | None:
-    """By what factor clipping scaled the gradients of a step; 1 where it had no effect."""
-    before, after = view.number(record.get("grad_norm")), view.number(record.get("grad_norm_after"))
-    if before is None or after is None:
-        return None
-    return after / before if before else 1.0
-
-
 @check("L1.clip")
 def clip(s: Subject) -> Verdict:
-    """The factor by which clipping scaled the gradients in each step: ``grad_rtol``.
+    """The clip coefficient, by which clipping scaled the gradients of each step: ``grad_rtol``.
 
     It is measured on the gradients the optimizer got, not read from the call: norm right before
-    the optimizer's step over the norm before clipping. The limits asked for are compared too.
+    the optimizer's step over the norm before clipping. The limits asked for are compared too, and
+    are judged whatever the numbers rest on: another start or other batches explain no other limit.
     """
-    ours, theirs = _comparable(s)
-    rtol = s.rtol(s.criteria.grad_rtol, s.criteria.bf16_trajectory_rtol)
-    result = compare(joined(ours, theirs, _clip_factor), rtol)
-    limits = [
-        sorted({_limit(c) for r in x for c in view.rows(r.get("clips"))}) for x in (ours, theirs)
-    ]
-    verdict = _told(s, "clip factor", result, rtol, {"asked for": limits[0], "calls": limits[1]})
-    if result.ok and limits[0] != limits[1]:
+    ours, theirs = s.pair()
+    asked = [_limits(x) for x in (ours, theirs)]
+    if asked[0] != asked[1] and (other := _other_limits(ours, theirs, asked)):
+        return other
+
+    def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
+        c = s.criteria
+        rtol, note = _tolerance(
+            s, c.grad_rtol, c.bf16_trajectory_rtol, half, clip_factor, scaled=False
+        )
+        pairs = [p for p in joined(ours, theirs, clip_factor) if p[0] == 1 or not half]
+        evidence = {"asked for": asked[0], "calls": asked[1]}
+        return _told(s, "clip coefficient", compare(pairs, rtol), rtol, evidence, note)
+
+    return _both(s, judge)
+
+
+def _other_limits(ours: list[JSON], theirs: list[JSON], asked: list[list[str]]) -> Verdict | None:
+    """The failure of another limit, with the coefficients of the first step it made another."""
+    pairs = joined(ours, theirs, clip_factor)
+    known = [p for p in pairs if p[1] is not None and p[2] is not None]
+    at = next((p for p in known if relative(p[1] or 0.0, p[2] or 0.0) > 1e-6), None)
+    words = [", ".join(x) or "no clipping" for x in asked]
+    if at is None:
         return judged(
             False,
             "other clip calls than the reference's",
-            expected=", ".join(limits[0]) or "no clipping",
-            actual=", ".join(limits[1]) or "no clipping",
+            expected=words[0],
+            actual=words[1],
             tolerance="equal",
         )
-    return verdict
+    return judged(
+        False,
+        f"clip coefficient {show(at[2])} instead of {show(at[1])} in step {at[0]}: {words[1]}, the "
+        f"reference {words[0]}",
+        expected=f"clip coefficient {show(at[1])} in step {at[0]} ({words[0]})",
+        actual=f"clip coefficient {show(at[2])} ({words[1]})",
+        tolerance="equal",
+        evidence={
+            "asked for": asked[0],
+            "calls": asked[1],
+            "coefficients": {"expected": [p[1] for p in pairs], "actual": [p[2] for p in pairs]},
+        },
+    )
+
+
+def _limits(steps: list[JSON]) -> list[str]:
+    return sorted({_limit(c) for r in steps for c in view.rows(r.get("clips"))})
 
 
 def _limit(call: JSON) -> str:
@@ -155,17 +276,19 @@ def _limit(call: JSON) -> str:
 @check("L1.update")
 def update(s: Subject) -> Verdict:
     """Norm of the parameter update of each step: ``grad_rtol``, bf16 ``bf16_trajectory_rtol``."""
-    ours, theirs = _comparable(s)
-    rtol = s.rtol(s.criteria.grad_rtol, s.criteria.bf16_trajectory_rtol)
-    pairs = series(ours, theirs, "update_norm")
-    result = compare(pairs, rtol, _floor(pairs))
-    still = [n for n, mine, other in pairs if mine and other == 0]
-    if still:
-        return judged(
-            False,
-            f"the parameters do not change in step {still[0]}",
-            expected=f"an update of norm {show(result.expected)}",
-            actual="0",
-            evidence={"steps without an update": still},
-        )
-    return _told(s, "update norm", result, rtol, _worst_tensor(s, ours, theirs, "update_norms"))
+    norms = _norms(s, "update_norm", "update norm", "update_norms")
+
+    def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
+        pairs = series(ours, theirs, "update_norm")
+        still = [p for p in pairs if p[1] and p[2] == 0]
+        if still:
+            return judged(
+                False,
+                f"the parameters do not change in step {still[0][0]}",
+                expected=f"an update of norm {show(still[0][1])}",
+                actual="0",
+                evidence={"steps without an update": [p[0] for p in still]},
+            )
+        return norms(ours, theirs, half)
+
+    return _both(s, judge)

@@ -6,52 +6,12 @@ from typing import Any
 
 from core import records_view as view
 from core.body import JSON
-from core.verify.compare import compare, relative, share, show, step_of
+from core.verify.compare import clip_factor, compare, relative, share, show, step_of
 from core.verify.registry import check
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
 #: How an optimizer is computed, not what it computes.
 IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "lr", "initial_lr"}
-
-
-def start_difference(s: Subject) -> str:
-    """Why the numbers of the two parity runs can't be compared; ``""`` if they can.
-
-    Both must begin with the same weights: initial norm per tensor within ``start_rtol``, for
-    the names both have (names on one side only are the business of the parameter check).
-    """
-    ours, theirs = s.models()
-    mine, other = view.norms(ours), view.norms(theirs)
-    common = [name for name in mine if name in other]
-    if not common:
-        return "No initial norms were recorded for parameters that both runs have."
-    bad = [n for n in common if relative(mine[n], other[n]) > s.criteria.start_rtol]
-    if not bad:
-        return ""
-    name = bad[0]
-    return (
-        f"The runs start from different weights: {len(bad)} of {len(common)} tensors differ, "
-        f"{name} has norm {show(other[name])}, the reference {show(mine[name])}. "
-        "Make the weights on the CPU with the reference's seed, then move them."
-    )
-
-
-@check("L1.start")
-def start(s: Subject) -> Verdict:
-    """Same initial weights; tolerance from the oracle prototype (measured on torch_xla 2.9.0: relative L2 1e-5)."""
-    ours, theirs = s.models()
-    mine, other = view.norms(ours), view.norms(theirs)
-    if not set(mine) & set(other):
-        raise NotRun(start_difference(s))
-    difference = start_difference(s)
-    return judged(
-        not difference,
-        "other weights at the start" if difference else f"{len(set(mine) & set(other))} tensors",
-        expected="the reference's initial norm of each tensor",
-        actual="different" if difference else "the same",
-        tolerance=f"relative {share(s.criteria.start_rtol)}",
-        reason=difference,
-    )
 
 
 @check("L1.parameters")
@@ -227,7 +187,8 @@ def events(s: Subject) -> Verdict:
             return _other_events(n, mine, raw, "gradients are clipped before they are averaged")
         now = [e for e in raw if e != "R"]
         if now != mine:
-            return _other_events(n, mine, now, _what_moved(mine, now))
+            moved = _what_moved(mine, now)
+            return _other_events(n, mine, now, moved + _clipped(record, found))
     if not compared:
         raise NotRun("No event signature was recorded for the same step of both parity runs.")
     return judged(
@@ -259,6 +220,14 @@ _WORDS = {
     "H": "a change of the gradients by hand",
     "R": "reduction",
 }
+
+
+def _clipped(ours: JSON, theirs: JSON) -> str:
+    """What another clipping did to the coefficient, as the end of a sentence."""
+    mine, other = clip_factor(ours), clip_factor(theirs)
+    if mine is None or other is None or relative(mine, other) <= 1e-6:
+        return ""
+    return f": clip coefficient {show(other)} instead of {show(mine)}"
 
 
 def _what_moved(mine: list[str], other: list[str]) -> str:

@@ -150,6 +150,19 @@ class Subject:
         theirs = view.steps(self.parity)[:k]
         return ours, theirs
 
+    def own_pair(self) -> tuple[list[JSON], list[JSON]] | None:
+        """As :meth:`pair`, of the runs in the target's own dtype; None where it has none.
+
+        The reference's is the one it was fed from: its own run in half precision, or the one in
+        float32 where the reference never asks for less.
+        """
+        run = self.parity_own
+        if run is None or not run.steps:
+            return None
+        k = self.criteria.parity_steps
+        fed = self.state.runs.get(run.started.against) or self.parity_reference
+        return view.steps(fed)[:k], view.steps(run)[:k]
+
     def models(self) -> tuple[JSON, JSON]:
         """``model`` records of the two parity runs."""
         return self._both("model")
@@ -172,13 +185,63 @@ class Subject:
         return found[0], found[1]
 
     @property
+    def replayed(self) -> bool:
+        """Whether the target's parity run was given the reference's weights and batches."""
+        return bool(self.parity.started.against)
+
+    def told(self, k: str) -> JSON | None:
+        """The target's record of kind ``k`` that holds it against the reference's tensors."""
+        _ = self.parity_reference  # without it there is nothing to hold against
+        return view.record(self.parity, k)
+
+    def not_replayed(self, what: str) -> str:
+        """Why there are no ``what`` to compare."""
+        if not self.replayed:
+            return (
+                f"No {what} were compared: the reference's parity run left no tensors (it was made "
+                "by an earlier release, or could not write them). Record the reference again."
+            )
+        return (
+            f"No {what} were compared in parity run #{self.parity.number}: the probe saw no module "
+            "of the trained model run. Call the model itself, not its forward, or waive the check."
+        )
+
+    @property
+    def repeats(self) -> list[Run]:
+        """Parity runs of the reference against its own tensors: they show its own variation."""
+        of = self.parity_reference.run_id
+        runs = self.state.runs_for("parity", "reference repeat")
+        return [r for r in runs if r.started.against == of and r.ok_exit]
+
+    def low(self, fp32: float, low: float) -> tuple[float, str]:
+        """The tolerance by dtype, and the words for it: see :attr:`low_precision`."""
+        note = f" ({self.low_precision})" if self.low_precision else ""
+        return self.rtol(fp32, low), note
+
+    def widened(self, rtol: float, note: str, variation: float) -> tuple[float, str]:
+        """The tolerance where the reference itself varies: see ``Criteria.variation_factor``."""
+        wide = self.criteria.variation_factor * variation
+        if wide <= rtol:
+            return rtol, note
+        times = f"{self.criteria.variation_factor:g} x"
+        return wide, f" ({times} the reference's own variation over {len(self.repeats)} repeats)"
+
+    @staticmethod
+    def footnotes(*notes: str) -> JSON:
+        """Facts that a verdict is to be read with, as a part of its evidence."""
+        said = [note for note in notes if note]
+        return {"footnotes": said} if said else {}
+
+    @property
     def low_precision(self) -> str:
         """Why numbers are compared at the bf16 tolerance; ``""`` for fp32 on a CPU."""
         model = view.record(self.parity, "model") or {}
         dtypes = set(view.table(model.get("dtypes")))
         if dtypes & {"bfloat16", "float16"}:
             return "parameters in " + ", ".join(sorted(dtypes & {"bfloat16", "float16"}))
-        if self.kind.startswith("tpu"):
+        if self.kind.startswith("tpu") and not view.full_matmul(
+            view.record(self.parity, "precision")
+        ):
             return "fp32 matmul is bf16 on a TPU by default"
         return ""
 

@@ -80,9 +80,14 @@ class Scene:
     def start(self, purpose: str = "attempt", of: str = "", **more: Any) -> str:
         self.runs += 1
         run_id = f"r{self.runs}"
-        reference = purpose == "reference" or of == "reference"
+        reference = purpose == "reference" or of.startswith("reference")
         table = self.config["reference" if reference else "target"]
         fields = {"command": table["command"], "chips": table.get("chips", 0), "of": of, **more}
+        if purpose == "parity":
+            fields.setdefault("precision", "own" if of.endswith("own") else "fp32")
+        if of.startswith("target") or of == "reference repeat":
+            fed = [e.run_id for e in self.events if _is_parity_of_reference(e.body)]
+            fields.setdefault("against", fed[-1] if fed else "")
         tree = "base" if reference else self.tree
         self.add(ev.RunStarted(self.runs, purpose, **fields), run_id, tree)
         return run_id
@@ -116,7 +121,7 @@ class Scene:
         **more: Any,
     ) -> str:
         """A whole run; without ``steps`` and ``signals`` those of a healthy one."""
-        reference = purpose == "reference" or of == "reference"
+        reference = purpose == "reference" or of.startswith("reference")
         parity = purpose == "parity"
         run_id = self.start(purpose, of)
         count = self.config["criteria"]["parity_steps"] if parity else 40
@@ -136,6 +141,10 @@ class Scene:
         self.run("reference")
         self.run("parity", "reference", lines=())
         return self
+
+
+def _is_parity_of_reference(body: Body) -> bool:
+    return isinstance(body, ev.RunStarted) and body.of == "reference"
 
 
 def healthy(tree: str = "t1", **config: Any) -> Scene:
@@ -244,7 +253,30 @@ def signal_records(steps: int, *, xla: bool, parity: bool = False) -> list[JSON]
         records.append(
             {"k": "xla", **who, "version": "2.9.0", "pjrt_device": "CPU", "devices": ["CPU:0"]}
         )
+    if parity:
+        records.append({"k": "precision", **who, "asked": "fp32", "requests": [], "env": {}})
+    if parity and xla:
+        records += replay_records(steps)
     return [*records, finish]
+
+
+def replay_records(steps: int) -> list[JSON]:
+    """What a parity run adds that was given the reference's tensors: all alike but for rounding."""
+    who: JSON = {"pid": 7, "tid": 7}
+    calls = [("embed", "Embedding"), ("blocks.0.up", "Linear"), ("blocks.0", "Block")]
+    calls += [("head", "Linear"), ("", "Inkformer")]
+    modules = [
+        {"i": i, "name": name, "type": kind, "error": 3e-7, "isolated": 2e-7}
+        for i, (name, kind) in enumerate(calls)
+    ]
+    start: JSON = {"k": "start", **who, "matched": 3, "loaded": True, "natural_error": 0.0}
+    batches = [
+        {"k": "batch", **who, "n": n, "source": "loader", "state": "same", "fed": False}
+        for n in range(steps)
+    ]
+    forward = {"k": "forward", **who, "modules": modules, "compared": 5, "uncompared": 0}
+    gradients = {"k": "gradients", **who, "n": 1, "errors": dict.fromkeys(NAMES, 4e-7)}
+    return [start, *batches, forward, gradients]
 
 
 def signal(records: list[JSON], k: str) -> JSON:

@@ -128,7 +128,7 @@ def test_a_clip_on_each_rank_before_the_reduce_is_refuted_with_the_norms_and_the
     }
     assert "before they are averaged" in found["L1.events"].summary
     assert found["L1.reduce"].actual.count(",") == WORLD - 1
-    assert found["L1.clip"].summary.startswith("clip factor differs from step 1 on")
+    assert found["L1.clip"].summary.startswith("clip coefficient differs from step 1 on")
 
 
 @pytest.mark.parametrize("ours", [1, WORLD])

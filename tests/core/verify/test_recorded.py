@@ -19,6 +19,8 @@ from core.verify.evaluate import measure
 from core.verify.ranks import WHOLE
 from tests.core.scene import Scene
 
+#: Checks of tensors, which these runs did not write yet.
+TENSORS = {"L1.batches", "L1.forward", "L1.gradients", "L1.precision"}
 RECORDED = Path(__file__).parent / "recorded"
 
 
@@ -67,12 +69,16 @@ def test_the_faithful_migration_reaches_l3_without_a_finding() -> None:
     state = scene.state
     assert state.findings == {}
     assert failed(scene) <= {"L4.time"}  # how long it took is the recording machine's affair
-    assert state.measured_level >= 3
+    assert state.measured_level == 0  # no tensors were compared, and that is no pass
     assert outcome(state, state.runs[attempt]).kind == "passed"
     curve = state.checks["L1.trajectory"][-1].body
     assert curve.evidence["largest relative error"] < 1e-5  # far inside the tolerance of 1e-3
     not_run = {id for id, r in state.checks.items() if r[-1].body.state == "not run"}
-    assert not_run == {"L1.reduce", "L2.replicas", "L4.cost"}  # one process: no ranks to compare
+    assert not_run == TENSORS | {
+        "L1.reduce",
+        "L2.replicas",
+        "L4.cost",
+    }  # one process: no ranks to compare
 
 
 @pytest.mark.parametrize(
@@ -121,7 +127,7 @@ def test_the_reference_judged_by_itself_passes_l1() -> None:
     scene.snapshot("same")
     play(scene, "ref.parity", "parity", "target")
     results = [r for r in measure(scene.state, "same")[0] if r.level == 1]
-    assert {r.state for r in results if r.check not in WHOLE} == {"pass"}
+    assert {r.state for r in results if r.check not in {*WHOLE, *TENSORS}} == {"pass"}
 
 
 def test_an_optimizer_made_before_the_move_is_seen_before_it_has_learned_nothing_for_long() -> None:
