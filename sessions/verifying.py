@@ -33,11 +33,12 @@ def verify_project(
     say: Say,
     bundle: Path | None = None,
     baseline: Path | None = None,
+    force: str = "",
     keep: bool = False,
 ) -> dict[str, Any]:
     """Verify a directory of migrated code; returns :func:`core.verification.result_of`.
 
-    The reference comes from ``bundle``, or is run from ``baseline``, the untouched project; with
+    The reference comes from ``bundle`` (``force``: the reason for taking one of another project), or is run from ``baseline``, the untouched project; with
     neither, from the code itself by ``[reference] command``. The session is made in a temporary
     home and deleted, or with ``keep`` put among the others and left. Raises ``PilotageError``.
     """
@@ -61,7 +62,7 @@ def verify_project(
             asked = level_to_ask(state, level)
             bring = None
             if bundle is not None:
-                bring = _importing(bundle, directory)
+                bring = _importing(bundle, directory, force, say)
             asyncio.run(verify(log, directory, asked, say=say, baseline=baseline, bring=bring))
             result = result_of(fold(log.events()), asked, time.monotonic() - began)
             if keep:
@@ -109,12 +110,14 @@ def _ask_recorder(log: EventLog, directory: Path, say: Say) -> None:
         time.sleep(0.2)
 
 
-def _importing(bundle: Path, directory: Path) -> Callable[[Journal], Any]:
+def _importing(bundle: Path, directory: Path, force: str, say: Say) -> Callable[[Journal], Any]:
     """The import of a bundle into the session that is being made."""
-    from core.reference.importing import import_bundle  # type: ignore[import-not-found,unused-ignore]
+    from core.reference.importing import import_bundle
 
     async def bring(journal: Journal) -> None:
-        await import_bundle(journal, directory, bundle)
+        done = await import_bundle(journal, directory, bundle, force)
+        for note in done.notes:
+            say(note)
 
     return bring
 

@@ -40,12 +40,13 @@ def load(
     speed: float | None = None,
     script: str | None = None,
     agent: bool = True,
+    bundle: str | None = None,
 ) -> SessionConfig:
     """The configuration in a ``pilotage.toml`` (or of a directory with one), paths absolute.
 
     ``python``, ``speed`` and ``script`` replace what the file says; their paths are relative
     to the working directory. Without ``agent`` nobody works on the code: ``[agent]`` is not looked
-    at, and the driver is ``manual``. Raises :class:`ConfigError` with file, line and what to do.
+    at, and the driver is ``manual``. ``bundle`` is one to import as the reference. Raises :class:`ConfigError` with file, line and what to do.
     """
     file = _given(path)
     if os.path.isdir(file):  # noqa: PTH112  # Path's own raises for a name that is too long
@@ -79,6 +80,8 @@ def load(
         raise ConfigError(f"{file}: a number in it has thousands of digits.") from err
     if not agent:
         data["agent"] = {"driver": "manual"}
+    if bundle is not None and isinstance(data.setdefault("reference", {}), dict):
+        data["reference"]["bundle"] = str(_given(bundle))
     config = build(data, source)
     if python is not None:
         if "/" in python:

@@ -32,6 +32,7 @@ from tui.commands.base import DOES_NOT_HOLD, HOLDS, fail, json_option, python_op
     metavar="N",
     help="Level that has to hold, 0 to 4 (default: 3, the same goal is reached).",
 )
+@click.option("--force", metavar="REASON", default="", help="Take a bundle of another project.")
 @click.option("--keep", is_flag=True, help="Keep the session, to look at it in the cockpit.")
 @python_option
 @json_option
@@ -40,6 +41,7 @@ def verify(
     bundle: str | None,
     baseline: str | None,
     level: int | None,
+    force: str,
     keep: bool,
     python: str | None,
     as_json: bool,
@@ -65,7 +67,7 @@ def verify(
         click.echo(line, err=True)
 
     if _is_project(what):
-        result = _project(what, bundle, baseline, level, keep, python, say)
+        result = _project(what, bundle, baseline, level, force, keep, python, say)
     else:
         from sessions.home import find
         from sessions.verifying import verify_session
@@ -97,6 +99,7 @@ def _project(
     bundle: str | None,
     baseline: str | None,
     level: int | None,
+    force: str,
     keep: bool,
     python: str | None,
     say: Any,
@@ -104,20 +107,19 @@ def _project(
     from core.config import load
     from sessions.verifying import verify_project
 
-    config = load(what, python=python, agent=False)
     if bundle and baseline:
         fail("Give --reference or --baseline: either is the reference.")
-    chosen = Path(bundle).expanduser() if bundle else None
-    if chosen is None and not baseline and config.reference.bundle:
-        chosen = Path(config.reference.bundle)
+    if bundle and not Path(bundle).expanduser().is_file():
+        fail(f"There is no bundle {bundle}.")
+    config = load(what, python=python, agent=False, bundle=bundle)
+    named = config.reference.bundle
+    chosen = Path(named) if named and not baseline else None
     if chosen is None and not baseline:
         fail(
             "There is nothing to measure against: name the bundle of the untouched project with "
             "--reference FILE (`pilotage reference record` makes one), or the untouched project "
             "itself with --baseline DIR."
         )
-    if chosen is not None and not chosen.is_file():
-        fail(f"There is no bundle {chosen}.")
     untouched = Path(baseline).expanduser().absolute() if baseline else None
     if untouched is not None and not untouched.is_dir():
         fail(f"There is no directory {untouched}.")
@@ -128,5 +130,6 @@ def _project(
         say=say,
         bundle=chosen,
         baseline=untouched,
+        force=force,
         keep=keep,
     )
