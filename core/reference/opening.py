@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -34,7 +35,11 @@ MAX_MEMBERS = 20_000
 MAX_JSON = {"manifest.json": 32 << 20, "index.json": 64 << 20}  # bytes
 MAX_LINE = 64 << 20  # bytes of one event
 MAX_TENSORS = 1 << 40  # bytes of all files of tensors
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, NotImplementedError, RuntimeError,
+    OverflowError,
+)  # fmt: skip
+"""What reading a zip may raise, besides OSError, where the file is not as it should be."""
 
 
 class Bundle:
@@ -143,6 +148,15 @@ class Bundle:
         if end.startswith(SEAL):
             if end[len(SEAL) :].decode("latin-1") == digest_of(self._file, self.size - DIGEST):
                 return
+        comment = self._zip.comment
+        if (
+            comment
+            and len(comment) < len(SEAL) + DIGEST
+            and comment[:20] == SEAL[: len(comment)][:20]
+        ):
+            raise BundleError(
+                f"{self.name} is cut off: its last bytes are missing. Copy the bundle again."
+            )
         self._agree()
         for name, member in self.manifest.members.items():
             digest = hashlib.sha256()
@@ -316,6 +330,8 @@ class Bundle:
                 self.index(run, rank)
         for name in self.manifest.members:
             if name.endswith(".safetensors"):
+                for _ in self._checked(name):
+                    pass
                 self._header(name)
 
     def _header(self, name: str) -> None:
