@@ -3,7 +3,7 @@
 import sys
 import types
 
-from . import guard, model, reading, scaling
+from . import guard, model, process, reading, scaling
 from .cycle import open_cycle
 from .threads import current
 from .wrapping import wrap
@@ -73,6 +73,9 @@ def before_method(args, kwargs):
 def _look(thread):
     cycle = thread.open
     if reading.parity() and cycle is not None and not cycle.clips:
+        for call in process.before_clip:
+            with guard.reporting("before clip"):
+                call(thread, cycle)
         before = cycle.grads
         scaling.read_gradients(thread, cycle)
         compare_by_hand(cycle, before, cycle.grads)

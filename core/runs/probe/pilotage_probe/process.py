@@ -28,6 +28,8 @@ _finished = False
 _greeted = False
 at_end = []  # functions that write records right before ``finish``
 after_step = []  # functions of (number of the step), called after each one in parity mode
+before_step = []  # functions of (thread, cycle, optimizer), right before each update there
+before_clip = []  # functions of (thread, cycle), before the first clip of each step there
 _held = []  # records of a helper (a DataLoader worker), which says nothing until it trains
 ASK_RANK_EVERY = 20  # records of steps; a program is ranked before its first one
 # Kinds that say nothing of their own: alone they are no reason for a helper to speak.
@@ -353,7 +355,7 @@ def _after_fork():
     guard.reset_after_fork()
     batch.reset_after_fork()
     writer.reset()
-    for name in ("steps", "ranks", "beat", "data", "saving", "collectives"):
+    for name in ("steps", "ranks", "beat", "data", "saving", "collectives", "recording"):
         module = sys.modules.get("%s.%s" % (__package__, name))
         if module is not None:
             module.reset_after_fork()

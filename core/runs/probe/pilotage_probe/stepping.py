@@ -86,6 +86,9 @@ def _prepare(thread, cycle, optimizer):
         return
     parameters = [p for _, p in (pairs if reading.parity() else model.budget(pairs))]
     if reading.parity():
+        for call in process.before_step:
+            with guard.reporting("before step"):
+                call(thread, cycle, optimizer)
         process.backend.synchronise()
         for loss in cycle.losses:
             loss.item = reading.value(loss.item)

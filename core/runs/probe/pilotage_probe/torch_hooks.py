@@ -90,6 +90,12 @@ def wrap_clips(torch):
 
 
 def _wrap_forward(cls):
+    if process.mode == "parity":
+        from . import recording
+
+        if recording.install():
+            recording.wrap_forward(cls)
+            return
     original = cls.__call__
     begin = forward.watched if process.mode == "parity" else forward.on_forward
     on_forward = wrapping.hook("forward")(begin)
