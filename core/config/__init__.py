@@ -12,6 +12,7 @@ from core.config.sections import SECTIONS as SECTIONS
 from core.config.sections import Agent as Agent
 from core.config.sections import Budgets as Budgets
 from core.config.sections import ConfigError as ConfigError
+from core.config.sections import Guard as Guard
 from core.config.sections import Metric as Metric
 from core.config.sections import Operator as Operator
 from core.config.sections import Prices as Prices

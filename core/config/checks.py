@@ -13,6 +13,7 @@ from core.config.sections import (
     POLICIES,
     PRECISIONS,
     Agent,
+    Guard,
     Metric,
     Prices,
     SessionConfig,
@@ -82,6 +83,8 @@ def check(config: SessionConfig, source: Source) -> None:
     _check_metric(config.metric, source)
     _check_prices(config.prices, source)
     _check_agent(config.agent, source)
+    if config.guard != Guard():
+        _check_guard(config.guard, source)
     for section, key, number in (
         ("agent", "speed", config.agent.speed),
         ("budgets", "agent_usd", config.budgets.agent_usd),
@@ -209,6 +212,26 @@ def _check_agent(agent: Agent, source: Source) -> None:
                 tool,
                 f"the policy of {tool} has to be {', '.join(POLICIES[:-1])} or {POLICIES[-1]}, "
                 f"not {word!r}.",
+            )
+
+
+def _check_guard(guard: Guard, source: Source) -> None:
+    from core.guard.kinds import KINDS  # not above: few files have the section
+
+    for kind in guard.ask:
+        if kind not in KINDS and kind != "all":
+            raise source.error(
+                "guard",
+                "ask",
+                f"there is no kind of change {kind!r} to ask for. Kinds: all, {', '.join(KINDS)}.",
+            )
+    for glob in guard.protect:
+        if not glob.strip() or glob.startswith("/") or "\0" in glob:
+            raise source.error(
+                "guard",
+                "protect",
+                f"{glob!r} in protect of [guard] is no glob of files relative to the project, "
+                "such as tests/**.",
             )
 
 

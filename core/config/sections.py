@@ -18,6 +18,9 @@ LATER_DRIVERS = ("anthropic", "claude-code")
 PRECISIONS = ("", "fp32", "bf16")
 """What ``[target] precision`` may say; ``""``: what the reference computes in."""
 
+ASKED_BY_DEFAULT = ("metric", "evaluation data", "tests", "tolerance")
+"""Kinds of change that need the operator's word where ``[guard] ask`` says nothing else."""
+
 POLICIES = ("allow", "ask", "deny")
 """What ``[agent] policy`` may say about a tool."""
 
@@ -194,6 +197,19 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """What an agent's edit may not change without the operator's word.
+
+    ``ask``: kinds of change (see ``core.guard.kinds``), or ``all``; an empty list asks for none.
+    ``protect``: globs of files, relative to the project, that need the operator's word whatever is
+    changed in them.
+    """
+
+    ask: list[str] = field(default_factory=lambda: list(ASKED_BY_DEFAULT))
+    protect: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class SessionConfig:
     """Everything a session is opened with. ``criteria`` are tolerances: see ``core.levels``."""
 
@@ -208,6 +224,7 @@ class SessionConfig:
     agent: Agent = field(default_factory=Agent)
     operator: Operator = field(default_factory=Operator)
     recorder: Recorder = field(default_factory=Recorder)
+    guard: Guard = field(default_factory=Guard)
 
     @property
     def title(self) -> str:
@@ -238,4 +255,5 @@ SECTIONS: dict[str, type] = {
     "agent": Agent,
     "operator": Operator,
     "recorder": Recorder,
+    "guard": Guard,
 }

@@ -55,9 +55,6 @@ KINDS: dict[str, Kind] = {
 }
 """All kinds, in the order in which they are listed."""
 
-ASKED_BY_DEFAULT = ("metric", "evaluation data", "tests", "tolerance")
-"""Kinds that need the operator's word where ``[guard] ask`` does not say otherwise."""
-
 _SETTINGS: tuple[tuple[str, str], ...] = (
     ("clipping", (r"(max_|clip_)?grad(ient)?s?_(norm|clip|clipping)(_val|_value|_norm|_max)?"
                  r"|clip(_grad|_gradients?)?(_norm|_value|_val)?|max_norm|gradient_clip_algorithm")),

@@ -6,7 +6,8 @@ import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from core.guard.kinds import ASKED_BY_DEFAULT, KINDS
+from core.config.sections import ASKED_BY_DEFAULT
+from core.guard.kinds import KINDS
 from core.guard.tag import Tag
 from core.text import clean
 
