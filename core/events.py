@@ -106,6 +106,9 @@ from core.kinds_work import (
     CheckEvaluated as CheckEvaluated,
 )
 from core.kinds_work import (
+    DiffTagged as DiffTagged,
+)
+from core.kinds_work import (
     FindingOpened as FindingOpened,
 )
 from core.kinds_work import (

@@ -61,6 +61,13 @@ def _tree_snapshotted(s: SessionState, e: Event, b: ev.TreeSnapshotted) -> None:
     s.snapshots.append(Snapshot(e.seq, e.ts_us, b))
 
 
+@handles(ev.DiffTagged)
+def _diff_tagged(s: SessionState, e: Event, b: ev.DiffTagged) -> None:
+    s.tagged = b
+    if b.unasked and b.text:
+        s._moment(e, "guard", b.text)
+
+
 @handles(ev.RunStarted)
 def _run_started(s: SessionState, e: Event, b: ev.RunStarted) -> None:
     metric = s.config.get("metric")

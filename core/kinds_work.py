@@ -81,6 +81,26 @@ class TreeSnapshotted(Body):
     patch_note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DiffTagged(Body):
+    """What the diff guard says of the diff baseline -> ``tree``: tags as ``core.guard.tag.Tag`` has them.
+
+    All tags there are, so that the last one of a session stands for its diff; at most
+    ``core.recorder.guarding.MAX_TAGS``, and ``left_out`` counts the rest. ``unasked`` are those that
+    need the operator's word by ``[guard]`` and came with this tree without a question, since they
+    were found in the files afterwards (``cause``: shell, outside ...); ``text`` then says so.
+    """
+
+    KIND: ClassVar[str] = "diff.tagged"
+    tree: str
+    tags: list[JSON] = field(default_factory=list)
+    left_out: int = 0
+    unasked: list[JSON] = field(default_factory=list)
+    cause: str = ""
+    text: str = ""
+    note: str = ""
+
+
 # --- runs ------------------------------------------------------------------------------------
 
 
@@ -307,9 +327,10 @@ class FindingResolved(Body):
 class CheckEvaluated(Body):
     """The result of one check of the ladder, with everything needed to doubt it.
 
-    ``state`` is ``pass``, ``fail``, ``not run`` or ``waived``. ``tree``, ``command``,
-    ``criteria`` (a hash) and ``chips`` are what it holds for: a change of any makes the
-    result stale, which is derived and never stored.
+    ``state`` is ``pass``, ``fail``, ``not run`` or ``waived``. ``tree``, ``command``, the criteria
+    in ``uses`` and ``chips`` are what it holds for: a change of any makes the result stale, which
+    is derived and never stored. ``criteria`` is a hash of ``uses``; where that is null (releases
+    up to 0.2), of all criteria there were.
     """
 
     KIND: ClassVar[str] = "check.evaluated"
@@ -329,6 +350,7 @@ class CheckEvaluated(Body):
     reference_runs: list[str] = field(default_factory=list)
     evidence: JSON = field(default_factory=dict)
     author: str = ""
+    uses: JSON | None = None
 
 
 @dataclass(frozen=True, slots=True)

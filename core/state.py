@@ -69,6 +69,8 @@ class SessionState:
     usage: list[ev.AgentUsed] = field(default_factory=list)
 
     snapshots: list[Snapshot] = field(default_factory=list)
+    #: What the diff guard last said of the diff since the baseline.
+    tagged: ev.DiffTagged | None = None
     runs: dict[str, Run] = field(default_factory=dict)
     findings: dict[str, Finding] = field(default_factory=dict)
     checks: dict[str, list[CheckResult]] = field(default_factory=dict)

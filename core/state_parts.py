@@ -61,6 +61,7 @@ MOMENT_KINDS = (
     "marker",
     "recovered",
     "budget",
+    "guard",
 )
 
 

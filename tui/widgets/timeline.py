@@ -33,6 +33,7 @@ What happened, from left to right.
 | ● ✗ | an attempt, one that failed |
 | ▲ ◆ | a level measured, a claim |
 | ▼ | a claim refuted by what was measured |
+| g | a change that needs your word, found in the files afterwards |
 | ! | a finding |
 | i | an intervention |
 | ? | a question of the agent |

@@ -40,6 +40,7 @@ KINDS: dict[str, Kind] = {
     "ask": Kind("?", "?", 6, "question"),
     "attempt": Kind("●", "o", 7, "attempt"),
     "marker": Kind("m", "m", 8, "mark"),
+    "guard": Kind("g", "g", 8, "changed without a question"),
 }
 """Signs by kind. ``failed`` is an attempt that has ended badly."""
 
