@@ -44,7 +44,9 @@ def reference():
     rank = recording.rank()
     if rank not in _references:
         try:
-            _references[rank] = Reference(_directory, rank)
+            from . import merging
+
+            _references[rank] = merging.opened(_directory, rank)
         except Exception as error:  # whatever stands there
             _references[rank] = None
             _told[rank] = _sentence(error)
