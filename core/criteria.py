@@ -101,7 +101,39 @@ class Criteria:
         """Every criterion with its value."""
         return dataclasses.asdict(self)
 
-    def hash(self) -> str:
-        """Twelve hex digits that change when any criterion changes."""
-        text = json.dumps(self.to_json(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+    def earlier_hash(self) -> str:
+        """Twelve hex digits over all criteria that releases up to 0.2 had.
+
+        Their results are bound to all of them; later ones say which they used (:class:`Used`).
+        """
+        return hash_of({name: getattr(self, name) for name in _EARLIER})
+
+
+_EARLIER = (
+    *("parity_steps", "start_rtol", "first_loss_rtol", "trajectory_rtol", "grad_rtol"),
+    *("hyper_rtol", "bf16_rtol", "bf16_trajectory_rtol", "warmup_steps", "compiles_per_step"),
+    *("transfers_per_step", "goal_points", "goal_rtol", "max_time_ratio", "max_cost_ratio"),
+)
+
+
+def hash_of(values: Mapping[str, Any]) -> str:
+    """Twelve hex digits that change when a value does."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Used:
+    """Criteria that note which of them are read.
+
+    A check is a pure function of the records and of the criteria it reads, so that a change of any
+    other leaves its result what it was.
+    """
+
+    def __init__(self, criteria: Criteria) -> None:
+        self._criteria = criteria
+        self.values: dict[str, float] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._criteria, name)
+        if isinstance(value, int | float):
+            self.values[name] = value
+        return value

@@ -13,7 +13,7 @@ back when they fail or are stale, not when they could not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +45,11 @@ QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a check result holds for; a change of any field makes it stale."""
+    """What a check result holds for; a change makes it stale (of the criteria: of one it used)."""
 
     tree: str
     command: str
-    criteria: str
+    criteria: Criteria
     chips: int
 
 
@@ -66,7 +66,7 @@ def identity(state: SessionState, tree: str) -> Identity:
     return Identity(
         tree=tree,
         command=str(table.get("command", "")),
-        criteria=Criteria.of(state).hash(),
+        criteria=Criteria.of(state),
         chips=chips if isinstance(chips, int) else 1,
     )
 
@@ -92,8 +92,8 @@ def stale_reason(state: SessionState, body: CheckEvaluated, now: Identity) -> st
         return f"The code has changed: measured on tree {body.tree[:7]}, now {now.tree[:7]}."
     if body.command != now.command:
         return f"The target command has changed: it was {body.command!r}."
-    if body.criteria != now.criteria:
-        return "The criteria have changed since it was measured."
+    if why := _criteria_changed(body, now.criteria):
+        return why
     if body.chips != now.chips:
         return f"Measured on {body.chips} chip(s), asked for are {now.chips}."
     for run_id in body.reference_runs:
@@ -103,6 +103,18 @@ def stale_reason(state: SessionState, body: CheckEvaluated, now: Identity) -> st
             return (
                 f"The reference was run again: measured against #{old.number}, now #{new.number}."
             )
+    return ""
+
+
+def _criteria_changed(body: CheckEvaluated, now: Criteria) -> str:
+    if body.uses is None:
+        if body.criteria == now.earlier_hash():
+            return ""
+        return "The criteria have changed since it was measured."
+    for name, then in body.uses.items():
+        value = getattr(now, name, None)
+        if value != then:
+            return f"The criterion {name} has changed: measured with {then}, now {value}."
     return ""
 
 
@@ -151,7 +163,9 @@ class LevelStatus:
     @property
     def first_bad(self) -> CheckStatus | None:
         """The check that gives the level its state, where that is not ``pass``."""
-        return next((c for c in self.checks if c.state == self.state), None)
+        return next(
+            (c for c in self.checks if c.state == self.state and not c.check.optional), None
+        ) or next((c for c in self.checks if c.state == self.state), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +229,33 @@ def top_level(state: SessionState) -> int:
     return 3 if is_xla_cpu(state) else len(QUESTIONS) - 1
 
 
-def highest(states: Mapping[str, str], top: int = len(QUESTIONS) - 1) -> int:
+def later_checks(state: SessionState, tree: str) -> frozenset[str]:
+    """Checks that the release which measured a tree last did not have.
+
+    They have no result and hold nothing back, or a new release would take every old session's
+    level away. Verifying again evaluates them.
+    """
+    found = next((m for m in reversed(state.measurements) if m.tree == tree), None)
+    return frozenset(set(CHECKS) - found.checks) if found and found.checks else frozenset()
+
+
+def highest(
+    states: Mapping[str, str],
+    top: int = len(QUESTIONS) - 1,
+    later: Collection[str] = (),
+) -> int:
     """The measured level for check states by id, ``top`` at most (see :func:`top_level`).
 
-    A check that is missing is ``not run``.
+    A check that is missing is ``not run``; one that is in ``later`` (see :func:`later_checks`)
+    holds nothing back.
     """
     level = -1
     for k in range(top + 1):
-        of_level = [(c, states.get(c.id, NOT_RUN)) for c in CHECKS.values() if c.level == k]
+        of_level = [
+            (c, states.get(c.id, NOT_RUN))
+            for c in CHECKS.values()
+            if c.level == k and c.id not in later
+        ]
         if not reached(of_level):
             break
         level = k
@@ -234,12 +267,15 @@ def ladder(state: SessionState, tree: str | None = None) -> Ladder:
     tree = state.tree if tree is None else tree
     now = identity(state, tree)
     statuses = {c.id: _status(state, c, now) for c in CHECKS.values()}
-    measured = highest({id: s.state for id, s in statuses.items()}, top_level(state))
+    later = later_checks(state, tree)
+    for id in later:
+        statuses[id] = _of_later_release(statuses[id])
+    measured = highest({id: s.state for id, s in statuses.items()}, top_level(state), later)
     claimed = state.claimed_level
     levels = []
     for k, question in enumerate(QUESTIONS):
         checks = [s for s in statuses.values() if s.check.level == k]
-        pairs = [(s.check, s.state) for s in checks]
+        pairs = [(s.check, s.state) for s in checks if s.check.id not in later]
         levels.append(
             LevelStatus(
                 level=k,
@@ -265,6 +301,13 @@ def _status(state: SessionState, check: Check, now: Identity) -> CheckStatus:
             return CheckStatus(check, STALE, result, stale_reason(state, result.body, now))
     reason = results[-1].body.reason if results else "Nothing has been measured yet."
     return CheckStatus(check, NOT_RUN, results[-1] if results else None, reason)
+
+
+def _of_later_release(status: CheckStatus) -> CheckStatus:
+    if status.result is not None:
+        return status
+    why = "This release's check: the one that measured the code did not have it. Verify again."
+    return CheckStatus(status.check, NOT_RUN, None, why)
 
 
 def _known(state: str) -> str:

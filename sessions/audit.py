@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from core.events import CheckEvaluated, Event, LevelMeasured
-from core.levels import WAIVED
+from core.levels import WAIVED, Criteria, target_note, top_level
 from core.state import SessionState
 from core.state_parts import level_name
-from core.verify.evaluate import measure
+from core.verify.evaluate import measure, measured
 from core.version import __version__
 from sessions.check import check
 from sessions.log import EventLog
@@ -66,15 +66,18 @@ def _compare(state: SessionState, batch: list[Event], version: str) -> list[str]
     stored_level = batch[-1].body
     assert isinstance(stored_level, LevelMeasured)
     results, now_level = measure(state, stored_level.tree)
-    anew = {body.check: body for body in results}
     problems = []
-    seen = set()
+    seen = {event.body.check for event in batch[:-1] if isinstance(event.body, CheckEvaluated)}
     same = state.opened is not None and state.opened.pilotage_version == version
+    if not same:  # an earlier release had fewer checks: what it had is what the level rests on
+        later = {body.check for body in results} - seen
+        results = [body for body in results if body.check in seen]
+        now_level = measured(results, target_note(state), top_level(state), later)
+    anew = {body.check: body for body in results}
     fields = (*COMPARED, *WORDED) if same else COMPARED
     for event in batch[:-1]:
         body = event.body
         assert isinstance(body, CheckEvaluated)
-        seen.add(body.check)
         if body.state == WAIVED:
             continue
         now = anew.get(body.check)
@@ -83,6 +86,8 @@ def _compare(state: SessionState, batch: list[Event], version: str) -> list[str]
             continue
         for name in fields:
             was, is_ = getattr(body, name), getattr(now, name)
+            if name == "criteria" and body.uses is None:  # bound to all criteria there were
+                is_ = Criteria.of(state).earlier_hash()
             if was != is_:
                 problems.append(
                     f"Event {event.seq}: {body.check} was stored with {name} {was!r}, "

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
+from core.criteria import Used, hash_of
 from core.events import CheckEvaluated, LevelMeasured
 from core.levels import (
     CHECKS,
@@ -12,8 +16,10 @@ from core.levels import (
     WAIVED,
     Check,
     Criteria,
+    Identity,
     highest,
     identity,
+    stale_reason,
     target_note,
     top_level,
     with_note,
@@ -24,14 +30,19 @@ from core.state_parts import level_name
 # Importing these modules registers their checks.
 from core.verify import (
     batches,
+    checkpoint,
+    data,
+    evaluation,
     execution,
     forward,
     goal,
     gradients,
     hardware,
+    modules,
     numerics,
     precision,
     ranks,
+    resume,
     start,
     structure,
     worth,
@@ -41,7 +52,7 @@ from core.verify.subject import NotRun, Subject, not_run
 
 _MODULES = (
     *(execution, structure, start, batches, precision, forward, gradients, numerics, ranks),
-    *(hardware, goal, worth),
+    *(modules, data, resume, hardware, goal, evaluation, checkpoint, worth),
 )
 assert set(EVALUATORS) == set(CHECKS), _MODULES
 
@@ -50,8 +61,9 @@ def evaluate(state: SessionState, tree: str) -> list[CheckEvaluated]:
     """The result of every check for ``tree``, in the order of the ladder.
 
     Pure: the same state gives the same results. A check that lacks what it needs is ``not run``
-    with the reason. A check that the operator waived for this very tree, command, criteria and
-    chip count stays waived unless it passes; what was measured stays in its evidence.
+    with the reason. A check that the operator waived stays waived, unless it passes, for as long
+    as a result for the same tree, command, criteria it uses and chip count would hold; what was
+    measured stays in its evidence.
     """
     subject = Subject(state, tree, Criteria.of(state))
     return [_evaluate(subject, check) for check in CHECKS.values()]
@@ -59,6 +71,8 @@ def evaluate(state: SessionState, tree: str) -> list[CheckEvaluated]:
 
 def _evaluate(s: Subject, check: Check) -> CheckEvaluated:
     now = identity(s.state, s.tree)
+    used = Used(s.criteria)
+    s = replace(s, criteria=used)  # type: ignore[arg-type]  # it reads as criteria do
     try:
         verdict = ranks.judge(s, check.id, check.level, EVALUATORS[check.id])
     except NotRun as missing:
@@ -80,19 +94,20 @@ def _evaluate(s: Subject, check: Check) -> CheckEvaluated:
         reason=verdict.reason,
         tree=now.tree,
         command=now.command,
-        criteria=now.criteria,
+        criteria=hash_of(used.values),
+        uses=dict(sorted(used.values.items())),
         chips=now.chips,
         runs=runs,
         reference_runs=references,
         evidence=verdict.evidence,
     )
-    waiver = None if verdict.state == PASS else _waiver(s, result)
+    waiver = None if verdict.state == PASS else _waiver(s, result, now)
     return waived(result, waiver.reason, waiver.author) if waiver else result
 
 
 def _runs(s: Subject, check: Check) -> tuple[list[str], list[str]]:
     """The runs a check looks at: those of the tree, and those it is held against."""
-    names = ("parity", "parity_reference") if check.level == 1 else ("run", "reference")
+    names = ("run", "reference") if check.full else ("parity", "parity_reference")
     found: list[list[str]] = []
     for name in names:
         try:
@@ -102,13 +117,11 @@ def _runs(s: Subject, check: Check) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
-def _waiver(s: Subject, result: CheckEvaluated) -> CheckEvaluated | None:
+def _waiver(s: Subject, result: CheckEvaluated, now: Identity) -> CheckEvaluated | None:
+    """The waiver that still holds, by the rule by which any result does."""
     for earlier in reversed(s.state.checks.get(result.check, [])):
         body = earlier.body
-        same = (body.tree, body.command, body.criteria, body.chips) == (
-            result.tree, result.command, result.criteria, result.chips,
-        )  # fmt: skip
-        if same and body.state in (WAIVED, PASS):
+        if body.state in (WAIVED, PASS) and not stale_reason(s.state, body, now):
             return body if body.state == WAIVED else None
     return None
 
@@ -131,15 +144,18 @@ def waived(result: CheckEvaluated, reason: str, author: str) -> CheckEvaluated:
 
 
 def measured(
-    results: list[CheckEvaluated], note: str = "", top: int = len(QUESTIONS) - 1
+    results: list[CheckEvaluated],
+    note: str = "",
+    top: int = len(QUESTIONS) - 1,
+    later: Collection[str] = (),
 ) -> LevelMeasured:
     """The measured level of one round of checks, and in a sentence what stands above it.
 
     ``note`` (see :func:`core.levels.target_note`) goes into the text; ``top`` is
-    :func:`core.levels.top_level`.
+    :func:`core.levels.top_level`, ``later`` checks that were not there to be evaluated.
     """
     states = {r.check: r.state for r in results}
-    level = highest(states, top)
+    level = highest(states, top, later)
     tree = results[0].tree if results else ""
     above = [r for r in results if r.level == level + 1 <= top and r.state in (FAIL, NOT_RUN)]
     above = [r for r in above if not (CHECKS[r.check].optional and r.state == NOT_RUN)]

@@ -161,7 +161,7 @@ class Story:
         """One check result for the present tree."""
         body = ev.CheckEvaluated(
             id, CHECKS[id].level, state, summary, tree=self.tree, command=COMMAND,
-            criteria=Criteria().hash(), chips=1, runs=[run_id], **more,
+            criteria=Criteria().earlier_hash(), chips=1, runs=[run_id], **more,
         )  # fmt: skip
         return self.add(body, run_id=run_id)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from core.criteria import hash_of
 from core.events import encode_payload
-from core.levels import CHECKS, Criteria, identity
+from core.levels import CHECKS
 from core.verify.evaluate import evaluate, measure, measured, waived
 from tests.core.scene import COMMAND, Scene, healthy
 
@@ -15,8 +16,13 @@ def test_results_come_in_the_order_of_the_ladder_with_what_they_hold_for() -> No
     results = evaluate(scene.state, "t1")
     assert [r.check for r in results] == list(CHECKS)
     assert {(r.tree, r.command, r.chips) for r in results} == {("t1", COMMAND, 1)}
-    assert {r.criteria for r in results} == {Criteria(parity_steps=4).hash()}
-    assert identity(scene.state, "t1").criteria == results[0].criteria
+    uses = {r.check: r.uses for r in results}
+    assert uses["L0.exit"] == {}
+    assert uses["L3.metric"] == {"goal_points": 1.0}
+    assert uses["L2.recompiles"] == {"compiles_per_step": 0.5, "warmup_steps": 3}
+    assert "parity_steps" in uses["L1.trajectory"]  # type: ignore[operator]
+    for result in results:
+        assert result.criteria == hash_of(result.uses or {})
 
 
 def test_evaluating_is_pure_and_its_results_can_be_stored() -> None:
