@@ -11,7 +11,8 @@ class Check:
 
     ``optional``: it rests on facts that not every project gives, and holds its level back only
     where it fails. ``category``: ``C1`` to ``C6`` as of findings, the kind of fault that a failure
-    points to; ``""`` where it may be any.
+    points to; ``""`` where it may be any. ``full``: a check of L1 that compares the full runs, as
+    all of the other levels do, and not the parity runs.
     """
 
     id: str
@@ -20,12 +21,19 @@ class Check:
     question: str
     optional: bool = False
     category: str = ""
+    full: bool = False
 
 
 def _check(
-    id: str, category: str, title: str, question: str, optional: bool = False
+    id: str,
+    category: str,
+    title: str,
+    question: str,
+    optional: bool = False,
+    full: bool = False,
 ) -> tuple[str, Check]:
-    return id, Check(id, int(id[1]), title, question, optional, category)
+    level = int(id[1])
+    return id, Check(id, level, title, question, optional, category, full or level != 1)
 
 
 #: All checks, in the order in which they are shown.
@@ -66,8 +74,27 @@ CHECKS: dict[str, Check] = dict(
             "global batch",
             "As many samples in an optimizer step, over all ranks?",
             optional=True,
+            full=True,
         ),
         _check("L1.reduce", "C3", "reduce", "Do all ranks apply the same gradient?", optional=True),
+        _check("L1.frozen", "C3", "frozen", "Are the same parameters trained?", optional=True),
+        _check("L1.dropout", "C3", "dropout", "Is as much dropped out in training?", optional=True),
+        _check(
+            "L1.data",
+            "C3",
+            "passes",
+            "As many passes over as many samples, in an order that varies as much?",
+            optional=True,
+            full=True,
+        ),
+        _check(
+            "L1.resume",
+            "C3",
+            "resume",
+            "Does it go on from all of the state that was saved?",
+            optional=True,
+            full=True,
+        ),
         _check("L2.device", "C2", "device", "Are all trained parameters on the device asked for?"),
         _check("L2.runtime", "C2", "runtime", "Is the XLA runtime on the hardware asked for?"),
         _check("L2.chips", "C2", "chips", "As many chips used as asked for?"),
@@ -75,6 +102,7 @@ CHECKS: dict[str, Check] = dict(
             "L2.optimizer", "C2", "optimizer", "Does the optimizer train the model's parameters?"
         ),
         _check("L2.replicas", "C3", "replicas", "Do the replicas agree?", optional=True),
+        _check("L2.shards", "C3", "shards", "Is each rank fed data of its own?", optional=True),
         _check("L2.executed", "C4", "executed", "Was every step executed, at a step boundary?"),
         _check("L2.fallback", "C5", "fallback", "Did every operator run on the device?"),
         _check("L2.recompiles", "C4", "recompiles", "Are compilations over after the warm-up?"),
@@ -82,6 +110,21 @@ CHECKS: dict[str, Check] = dict(
         _check("L3.metric", "", "metric", "As good as our own reference run?"),
         _check("L3.samples", "C3", "evaluated", "Evaluated on as many samples?", optional=True),
         _check("L3.budget", "C3", "trained on", "Trained on as many samples?", optional=True),
+        _check(
+            "L3.evaluated",
+            "C3",
+            "evaluation mode",
+            "Evaluated with dropout and batch statistics off, as before?",
+            optional=True,
+        ),
+        _check(
+            "L3.reduced",
+            "C3",
+            "combined",
+            "Are the evaluations of all ranks combined?",
+            optional=True,
+        ),
+        _check("L3.checkpoint", "C3", "saved", "Are the trained weights saved?", optional=True),
         _check("L4.time", "", "time", "Does one run take no longer than the reference?"),
         _check("L4.cost", "", "dollars", "Does one run cost no more?", optional=True),
     )

@@ -9,6 +9,7 @@ from core.levels import FAIL
 from core.metric import MetricReading, higher_is_better
 from core.state_parts import Run
 from core.verify.compare import share
+from core.verify.passes import most_padding, passes, total
 from core.verify.ranks import finishes, trained
 from core.verify.registry import check
 from core.verify.result import metric_of, shown
@@ -66,14 +67,15 @@ def _found(run: Run, config: dict[str, object]) -> MetricReading:
 def samples(s: Subject) -> Verdict:
     """As many samples went through the model in evaluation, and in the last one: exact.
 
-    In all ranks together, or in each: every rank may evaluate the whole set, or a part of it.
+    In all ranks together, or in each: every rank may evaluate the whole set, or a part of it. More
+    are right where the loaders gave as many: then batches are padded, as for static shapes.
     """
     _ended_well(s.run)
     for field, what in (
         ("eval_last", "samples in the last evaluation"),
         ("eval_samples", "evaluated samples"),
     ):
-        verdict = _same(_evaluated(s.reference, field), _evaluated(s.run, field), what)
+        verdict = _same(s, "eval", _evaluated(s.reference, field), _evaluated(s.run, field), what)
         if verdict.state == FAIL:
             break
     return verdict
@@ -91,12 +93,17 @@ def _evaluated(run: Run, field: str) -> list[int | None]:
 
 @check("L3.budget")
 def budget(s: Subject) -> Verdict:
-    """As many samples trained on: exact. ``drop_last`` and a smaller batch drop data silently."""
+    """As many samples trained on: exact. ``drop_last`` and a smaller batch drop data silently.
+
+    More are right where the loaders gave as many: then batches are padded, as for static shapes.
+    """
     _ended_well(s.run)
-    return _same(trained(s.reference), trained(s.run), "training samples")
+    return _same(s, "train", trained(s.reference), trained(s.run), "training samples")
 
 
-def _same(ours: list[int | None], theirs: list[int | None], what: str) -> Verdict:
+def _same(
+    s: Subject, role: str, ours: list[int | None], theirs: list[int | None], what: str
+) -> Verdict:
     mine, other = _sum(ours), _sum(theirs)
     if len(ours) != len(theirs) and mine != other and ours[0] == theirs[0]:
         mine, other = ours[0], theirs[0]
@@ -104,13 +111,27 @@ def _same(ours: list[int | None], theirs: list[int | None], what: str) -> Verdic
     # 0 is what the probe reports where it could not see them; it is not a count to rely on.
     if not mine or other is None:
         raise NotRun(f"The number of {what} is not known for both runs.")
+    padded = "" if other <= mine else _padded(s, role)
     return judged(
-        mine == other,
-        f"{other} {what}" + ("" if mine == other else f" instead of {mine}"),
+        mine == other or bool(padded),
+        f"{other} {what}" + (padded if padded or mine == other else f" instead of {mine}"),
         expected=str(mine),
         actual=str(other),
         tolerance="equal",
     )
+
+
+def _padded(s: Subject, role: str) -> str:
+    """Where the loaders gave no more samples than the reference's: what they gave, in words.
+
+    Shards over several ranks may be padded by the loaders themselves.
+    """
+    mine, other = total(s.reference, role), total(s.run, role)
+    if mine is None or other is None:
+        return ""
+    alike = len(passes(s.reference, role)) == len(passes(s.run, role))
+    spare = 0 if alike else most_padding(s.run, role)
+    return f", padded from {other}" if mine <= other <= mine + spare else ""
 
 
 def _sum(counts: list[int | None]) -> int | None:

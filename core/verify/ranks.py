@@ -16,6 +16,7 @@ from typing import Any
 
 from core import records_view as view
 from core.body import JSON
+from core.checks import CHECKS
 from core.levels import FAIL, NOT_RUN
 from core.run_steps import RunSteps
 from core.state_parts import Run
@@ -169,7 +170,7 @@ def views(s: Subject) -> list[Subject]:
 
 
 #: Checks of L1 that look at all ranks by themselves.
-WHOLE = {"L1.reduce", "L1.global_batch"}
+WHOLE = {"L1.reduce", "L1.global_batch"} | {id for id, check in CHECKS.items() if check.full}
 
 
 def judge(s: Subject, id: str, level: int, evaluate: Callable[[Subject], Verdict]) -> Verdict:

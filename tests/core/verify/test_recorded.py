@@ -21,6 +21,11 @@ from tests.core.scene import Scene
 
 #: Checks of tensors, which these runs did not write yet.
 TENSORS = {"L1.batches", "L1.forward", "L1.gradients", "L1.precision"}
+#: Checks of what the runs read, save and load, which the probe of then did not record.
+NEWER = {
+    *("L1.frozen", "L1.dropout", "L1.data", "L1.resume"),
+    *("L2.shards", "L3.evaluated", "L3.reduced", "L3.checkpoint"),
+}
 RECORDED = Path(__file__).parent / "recorded"
 
 
@@ -74,7 +79,7 @@ def test_the_faithful_migration_reaches_l3_without_a_finding() -> None:
     curve = state.checks["L1.trajectory"][-1].body
     assert curve.evidence["largest relative error"] < 1e-5  # far inside the tolerance of 1e-3
     not_run = {id for id, r in state.checks.items() if r[-1].body.state == "not run"}
-    assert not_run == TENSORS | {
+    assert not_run == TENSORS | NEWER | {
         "L1.reduce",
         "L2.replicas",
         "L4.cost",
@@ -127,7 +132,7 @@ def test_the_reference_judged_by_itself_passes_l1() -> None:
     scene.snapshot("same")
     play(scene, "ref.parity", "parity", "target")
     results = [r for r in measure(scene.state, "same")[0] if r.level == 1]
-    assert {r.state for r in results if r.check not in {*WHOLE, *TENSORS}} == {"pass"}
+    assert {r.state for r in results if r.check not in {*WHOLE, *TENSORS, *NEWER}} == {"pass"}
 
 
 def test_an_optimizer_made_before_the_move_is_seen_before_it_has_learned_nothing_for_long() -> None:

@@ -1,0 +1,103 @@
+"""How a run evaluates: in which mode, and whether the ranks' parts become one metric."""
+
+from __future__ import annotations
+
+from core import records_view as view
+from core.state_parts import Run
+from core.verify.ranks import finishes, ranks
+from core.verify.registry import check
+from core.verify.subject import NotRun, Subject, Verdict, judged
+
+#: Share of the evaluated samples by which two runs may differ in mode: a sanity check of a few
+#: batches may be made before ``model.eval()``. Ours.
+MODE_SHARE = 0.02
+
+
+@check("L3.evaluated")
+def evaluated(s: Subject) -> Verdict:
+    """The model is evaluated in the same mode: with dropout and batch statistics, or without.
+
+    Share of the samples forwarded without gradients that met a module in training mode.
+    """
+    mine, other = _share(s.reference), _share(s.run)
+    good = abs(mine - other) <= MODE_SHARE
+    words = "in training mode" if other > mine else "in evaluation mode"
+    return judged(
+        good,
+        f"evaluates in {'training' if other > 0.5 else 'evaluation'} mode, as the reference"
+        if good
+        else f"{abs(other - mine):.0%} of the evaluation runs {words}, other than the reference's",
+        expected=f"{mine:.1%} in training mode",
+        actual=f"{other:.1%}",
+        tolerance=f"{MODE_SHARE:.0%}",
+        reason="" if good or other < mine else "model.eval() is not called before evaluating.",
+    )
+
+
+def _share(run: Run) -> float:
+    records = finishes(run)
+    train = [view.count(r.get("eval_train_mode")) for r in records]
+    every = [view.count(r.get("eval_samples")) for r in records]
+    samples = sum(n or 0 for n in every)
+    if all(n is None for n in train) or not samples:
+        raise NotRun(f"The probe saw no evaluation in run #{run.number}.")
+    return sum(n or 0 for n in train) / samples
+
+
+@check("L3.reduced")
+def reduced(s: Subject) -> Verdict:
+    """What several ranks evaluate becomes one metric: collectives are called where it is made.
+
+    Counted during and after evaluations, on the first rank. Where both runs have as many ranks and
+    call the same functions, as often at least; where the functions are others, at all. A reference
+    of one process has none: then collectives are needed if each rank evaluates a part only.
+    """
+    world = len(ranks(s.run))
+    if world < 2:
+        raise NotRun(f"Run #{s.run.number} is of one process: there is nothing to combine.")
+    other = _collectives(s.run)
+    told = ", ".join(f"{n} {name}" for name, n in sorted(other.items())) or "no collective"
+    if len(ranks(s.reference)) < 2:
+        return _against_one(s, world, other, told)
+    mine = _collectives(s.reference)
+    if not mine:
+        raise NotRun("The reference's ranks combine nothing in their evaluations.")
+    lost = [name for name in mine if other.get(name, 0) < mine[name]]
+    alike = set(other) <= set(mine)
+    good = bool(other) and not (alike and lost and len(ranks(s.reference)) == world)
+    return judged(
+        good,
+        "the ranks' evaluations are combined"
+        if good
+        else f"{lost[0]} is called {other.get(lost[0], 0)} times in evaluations instead of "
+        f"{mine[lost[0]]}",
+        expected=", ".join(f"{n} {name}" for name, n in sorted(mine.items())),
+        actual=told,
+        reason="" if good else "Each rank's metric is of its own samples alone.",
+    )
+
+
+def _collectives(run: Run) -> dict[str, int]:
+    first = finishes(run)[0].get("collectives")
+    if not isinstance(first, dict):
+        raise NotRun(f"The probe counted no collectives in run #{run.number}.")
+    return {str(name): n for name, value in first.items() if (n := view.count(value))}
+
+
+def _against_one(s: Subject, world: int, other: dict[str, int], told: str) -> Verdict:
+    samples = [view.count(r.get("eval_last")) or 0 for r in finishes(s.run)]
+    whole = view.count(finishes(s.reference)[0].get("eval_last"))
+    if not whole or not any(samples):
+        raise NotRun("The probe saw no evaluation in one of the runs.")
+    parts = max(samples) < whole
+    return judged(
+        bool(other) or not parts,
+        "the ranks' evaluations are combined"
+        if other
+        else f"each of {world} ranks evaluates a part, and nothing combines them"
+        if parts
+        else "a rank evaluates all samples",
+        expected="one metric of all samples",
+        actual=f"{', '.join(map(str, samples[:8]))} samples by rank, {told}",
+        reason="" if other or not parts else "Each rank's metric is of its own samples alone.",
+    )
