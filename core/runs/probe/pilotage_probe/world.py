@@ -12,7 +12,7 @@ def install(torch):
     cuda_on_cpu = os.environ.get("PILOTAGE_PROBE_CUDA") == "cpu"
     if process.mode != "parity" and not cuda_on_cpu:
         return
-    from . import precision, replacing
+    from . import precision
 
     # A later one is asked first: a draw for CUDA becomes one on the CPU, then one in float32.
     if process.mode == "parity":
@@ -20,7 +20,20 @@ def install(torch):
 
         _install(draws, torch)
     _install(precision, torch)
-    finder.watch("torch.utils._device", replacing.know_factories)
+    if cuda_on_cpu:
+        from . import cuda_redirect
+
+        _install(cuda_redirect, torch)
+    finder.watch("torch.utils._device", _default_devices)
+
+
+def _default_devices(module):
+    from . import replacing
+
+    replacing.know_factories(module)
+    for part in _parts:
+        if hasattr(part, "watch_contexts"):
+            part.watch_contexts(module)
 
 
 def xla_loaded():
