@@ -13,16 +13,16 @@ class Net(nn.Module):
         self.features = nn.Sequential(
             nn.Conv2d(1, 8, 3, padding=1),
             nn.GroupNorm(2, 8),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            nn.GELU(),
+            nn.AvgPool2d(2),
             nn.Conv2d(8, 16, 3, padding=1),
             nn.GroupNorm(4, 16),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            nn.GELU(),
+            nn.AvgPool2d(2),
         )
         self.hidden = nn.Linear(16 * 9, 32)
         self.head = nn.Linear(32, CLASSES)
 
     def forward(self, x):
         x = self.features(x).flatten(1)
-        return self.head(self.hidden(x).relu())
+        return self.head(self.hidden(x).tanh())
