@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator
@@ -194,3 +195,5 @@ def _events(
 def _remove(made: list[Path]) -> None:
     for place in made:
         shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):  # runs/ itself, where there are no others
+            place.parent.rmdir()

@@ -114,7 +114,7 @@ def _run_rows(data: JSON) -> list[str]:
     for run in data["runs"]:
         what = title(run["purpose"], run["of"], run["seed"])
         text = (
-            f"   {run['n']:>2}  {what:<46} {run['steps']:>6} steps  {run['seconds'] / 60:>7.2f} min"
+            f"   {run['n']:>2}  {what:<58} {run['steps']:>6} steps  {run['seconds'] / 60:>7.2f} min"
         )
         if run["metric"] is not None:
             text += f"  {data['metric_name']} {run['metric']:g}"
