@@ -38,6 +38,7 @@ from core.verify import (
     goal,
     gradients,
     hardware,
+    metric,
     modules,
     numerics,
     precision,
@@ -52,7 +53,7 @@ from core.verify.subject import NotRun, Subject, not_run
 
 _MODULES = (
     *(execution, structure, start, batches, precision, forward, gradients, numerics, ranks),
-    *(modules, data, resume, hardware, goal, evaluation, checkpoint, worth),
+    *(modules, data, resume, hardware, metric, goal, evaluation, checkpoint, worth),
 )
 assert set(EVALUATORS) == set(CHECKS), _MODULES
 

@@ -1,66 +1,14 @@
-"""L3: same goal?"""
+"""L3: as many samples, trained on and evaluated."""
 
 from __future__ import annotations
 
-import math
-
 from core import records_view as view
 from core.levels import FAIL
-from core.metric import MetricReading, higher_is_better
 from core.state_parts import Run
-from core.verify.compare import share
 from core.verify.passes import most_padding, passes, total
 from core.verify.ranks import finishes, trained
 from core.verify.registry import check
-from core.verify.result import metric_of, shown
 from core.verify.subject import NotRun, Subject, Verdict, judged
-
-
-@check("L3.metric")
-def metric(s: Subject) -> Verdict:
-    """The project's metric against our own reference run, never against the paper's number.
-
-    Only worse counts, in the metric's direction. Tolerance: ``goal_points`` where
-    the metric has points (``[metric] points`` is the factor that turns it into them), else
-    ``goal_rtol`` of the reference's value.
-    """
-    config = view.table(s.state.config.get("metric"))
-    name = str(config.get("name") or "metric")
-    of_ours, of_theirs = _found(s.reference, config), _found(s.run, config)
-    ours, theirs = of_ours.value, of_theirs.value
-    if not math.isfinite(ours):
-        raise NotRun(f"The reference run #{s.reference.number} printed {name} {ours}.")
-    worse = ours - theirs if higher_is_better(config) else theirs - ours
-    points = view.number(config.get("points")) or 0.0
-    if points > 0:
-        loss, limit = worse * points, s.criteria.goal_points
-        words, tolerance = f"{abs(loss):.2f} points", f"at most {limit:g} points worse"
-    else:
-        loss = worse / abs(ours) if ours else (0.0 if not worse else math.copysign(math.inf, worse))
-        limit = s.criteria.goal_rtol
-        words, tolerance = f"{share(abs(loss))} relative", f"at most {limit:g} relative worse"
-    good = loss <= limit  # false for a metric that is nan
-    direction = "worse" if worse > 0 else "better"
-    difference = "equal to the reference" if worse == 0 else f"{words} {direction}"
-    return judged(
-        good,
-        f"{name} {theirs:g}, {difference}",
-        expected=f"{ours:g} (reference #{s.reference.number})",
-        actual=f"{theirs:g}",
-        tolerance=tolerance,
-        evidence={
-            "direction": "higher is better" if higher_is_better(config) else "lower is better",
-            "reference read from": shown(of_ours),
-            "read from": shown(of_theirs),
-        },
-    )
-
-
-def _found(run: Run, config: dict[str, object]) -> MetricReading:
-    found, problem = metric_of(run, config)
-    if found is None:
-        raise NotRun(problem)
-    return found
 
 
 @check("L3.samples")

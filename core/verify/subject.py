@@ -93,6 +93,29 @@ class Subject:
         return found
 
     @property
+    def references(self) -> list[Run]:
+        """Good reference runs, the latest of each seed, of the same origin as the latest of all."""
+        latest = self.reference
+        by_seed = {
+            run.started.seed: run
+            for run in self.state.runs_for("reference")
+            if run.ok_exit and run.started.bundle == latest.started.bundle
+        }
+        return list(by_seed.values())
+
+    @property
+    def target_runs(self) -> list[Run]:
+        """The ended attempts on this tree by which its metric is judged.
+
+        All that ended well, where the reference was run several times too; else the latest.
+        """
+        latest = self.run
+        if not latest.ok_exit or len(self.references) == 1:
+            return [latest]
+        runs = [r for r in self.state.attempts if r.tree == self.tree and self.is_target(r)]
+        return [r for r in runs if r.ok_exit]
+
+    @property
     def parity(self) -> Run:
         """The latest parity run of the target on this tree in which the probe saw a step."""
         return self._parity("target", "the migrated code on this tree", self.tree)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from core import records_view as view
+from core.body import JSON
 from core.levels import target_note
 from core.money import break_even, run_cost
 from core.reference.marks import no_time
 from core.state_parts import Run
+from core.verify.comparable import comparable_time
 from core.verify.registry import check
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
@@ -33,6 +35,7 @@ def time(s: Subject) -> Verdict:
             "target_s": theirs,
             "compile_s": compiled,
             "ratio without compiling": None if compiled is None else (theirs - compiled) / ours,
+            "comparable": _comparable(s),
         },
     )
 
@@ -52,6 +55,11 @@ def _measure_of_time(reference: Run) -> None:
             f"Reference run #{reference.number} says nothing of time or dollars: {why}. Record "
             "one on a GPU machine with `pilotage reference record`."
         )
+
+
+def _comparable(s: Subject) -> str:
+    sure, why = comparable_time(s)
+    return f"{'yes' if sure else 'no'}: {why}"
 
 
 def _seconds(run: Run) -> float:
@@ -76,10 +84,11 @@ def _bracket(s: Subject) -> str:
 def cost(s: Subject) -> Verdict:
     """Dollars of one run, at most ``max_cost_ratio`` times the reference's.
 
-    Needs a price for both machines. The break-even number of runs (what the migration has cost
-    over what one run saves) is in the evidence.
+    Needs a price for both machines. The break-even number of runs is what the migration has cost,
+    the agent, all runs on hardware of this session and the operator's time, over what one run
+    saves; once more without the time of compiling, which a cache saves from the second run on.
     """
-    _seconds(s.run)
+    seconds = _seconds(s.run)
     _measure_of_time(s.reference)
     ours, theirs = run_cost(s.state, s.reference), run_cost(s.state, s.run)
     for what, amount in (("the reference", ours), ("the target", theirs)):
@@ -87,11 +96,20 @@ def cost(s: Subject) -> Verdict:
             raise NotRun(f"The price of {what} is unknown: {amount.note}" + _bracket(s))
     assert ours.usd is not None and theirs.usd is not None
     runs = break_even(s.state, ours.usd, theirs.usd)
+    evidence: JSON = {
+        "break_even_runs": runs.runs,
+        "break_even": runs.text,
+        "comparable": _comparable(s),
+    }
+    if compiled := _compile_seconds(s.run):
+        bare = theirs.usd * max(seconds - compiled, 0.0) / seconds
+        evidence["without compiling"] = f"${bare:.4g} a run"
+        evidence["break_even without compiling"] = break_even(s.state, ours.usd, bare).text
     return judged(
         theirs.usd <= s.criteria.max_cost_ratio * ours.usd,
         f"${theirs.usd:.4g} a run, the reference ${ours.usd:.4g}" + _bracket(s),
         expected=f"${ours.usd:.4g}",
         actual=f"${theirs.usd:.4g}" + _bracket(s),
         tolerance=f"<= {s.criteria.max_cost_ratio:g} x",
-        evidence={"break_even_runs": runs.runs, "break_even": runs.text},
+        evidence=evidence,
     )
