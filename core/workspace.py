@@ -20,7 +20,7 @@ from pathlib import Path
 
 from core.events import TreeSnapshotted
 from core.git import Git, GitError, locate
-from core.patches import file_list, patch_between
+from core.patches import ChangedFile, blob_texts, changed_files, file_list, patch_between
 from core.workspace_files import Files, within
 from core.workspace_files import WorkspaceError as WorkspaceError
 
@@ -300,6 +300,14 @@ class Workspace(Files):
             )
         except GitError as err:
             raise WorkspaceError(f"The worktree could not be written down: {err}") from err
+
+    def changed_files(self, tree: str) -> list[ChangedFile]:
+        """The regular files in which ``tree`` differs from the baseline; safe at any time."""
+        return changed_files(self._git, self.baseline, tree)
+
+    def texts(self, blobs: Iterable[str], limit: int) -> dict[str, str | None]:
+        """The texts of blobs; None for one that is binary or larger than ``limit`` bytes."""
+        return blob_texts(self._git, blobs, limit)
 
     def baseline_snapshot(self) -> TreeSnapshotted:
         """The first event of the worktree: the baseline itself."""

@@ -41,6 +41,33 @@ def guard_change(path: str, before: str | None, after: str | None) -> list[Tag]:
     return tags[:MAX_TAGS]
 
 
+def guard_file(
+    path: str,
+    old_path: str,
+    before: str | None,
+    after: str | None,
+    there: tuple[bool, bool],
+) -> list[Tag]:
+    """As :func:`guard_change`, for a file that may have moved, or whose versions are no texts.
+
+    ``there`` says of both versions whether they exist: one that exists and is None is binary or too
+    large to be looked at.
+    """
+    tags = []
+    if all(there) and path != old_path and _moved_out(old_path, path):
+        why = KINDS["tests"].why
+        tags.append(
+            Tag("tests", f"a test file moved from {clean(old_path)}", clean(path), 1, why=why)
+        )
+    if (there[0] and before is None) or (there[1] and after is None):
+        return tags + _by_path(path, "" if there[0] else None, "" if there[1] else None)
+    return tags + guard_change(path, before, after)
+
+
+def _moved_out(old_path: str, path: str) -> bool:
+    return bool(TEST_FILE.search(old_path.lower())) and not TEST_FILE.search(path.lower())
+
+
 def _guard(path: str, before: str | None, after: str | None) -> list[Tag]:
     special = _by_path(path, before, after)
     if before is None or after is None:
@@ -122,8 +149,12 @@ def guard_patch(patch: str, read: Read | None = None) -> list[Tag]:
     tags: list[Tag] = []
     for file in parse_diff(patch):
         if file.binary:
-            tags += _by_path(file.path, None if file.old_path is None else "", "")
+            there = (file.old_path is not None, file.new_path is not None)
+            tags += guard_file(file.path, file.old_path or file.path, None, None, there)
             continue
+        if file.old_path and file.new_path and _moved_out(file.old_path, file.new_path):
+            title = f"a test file moved from {clean(file.old_path)}"
+            tags.append(Tag("tests", title, clean(file.path), 1, why=KINDS["tests"].why))
         before = after = None
         fits = False
         if file.old_path is not None and read is not None:

@@ -13,6 +13,7 @@ from core import events as ev
 from core.agents.base import Decision, Interrupted, OutOfBudget, ToolResult, Verdict
 from core.events import JSON, Event
 from core.recorder.budget import over_budget
+from core.recorder.guarding import evidence, question
 from core.recorder.journal import Journal
 from core.recorder.tools import Tools
 from core.state import SessionState
@@ -90,11 +91,16 @@ class AgentBridge:
         if policy == "deny":
             why = f"The policy of this session denies the tool {tool}."
             return ToolResult(False, why, {"denied": True})
-        if policy == "ask":
+        tags = await self._tools.needing_word(tool, input)
+        if policy == "ask" or tags:
             what = input.get("command") or input.get("path") or input.get("pattern") or "the target"
             wish = f"run: {what}" if tool in ("shell", "run") else f"{tool}: {what}"
+            asked = f"May I {wish}"
+            if tags:
+                asked = f"{asked}? {question(tags)}"
+                reason = "\n".join(r for r in (reason, evidence(tags)) if r)
             decision = await self._ask(
-                ev.AgentAsked(self._ask_id(), f"May I {wish}", tool, input, call_id, reason)
+                ev.AgentAsked(self._ask_id(), asked, tool, input, call_id, reason)
             )
             if not decision.allowed:
                 why = f": {decision.text}" if decision.text else "."

@@ -23,12 +23,14 @@ from core.agents.drivers import make_driver
 from core.config import SessionConfig
 from core.errors import PilotageError, SessionError
 from core.events import Event
+from core.guard.policy import Policy
 from core.log_protocol import Log
 from core.process import RECORDER_LOG, RecorderLock
 from core.recorder.acts import Acts
 from core.recorder.bridge import AgentBridge
 from core.recorder.budget import watch
 from core.recorder.command import base_env
+from core.recorder.guarding import Guarding
 from core.recorder.journal import Journal
 from core.recorder.outside import watch_outside
 from core.recorder.recovery import recover
@@ -118,8 +120,17 @@ class Recorder:
         if not journal.state.snapshots:
             await journal.emit(files.baseline_snapshot(), tree=files.baseline)
         worktree = Worktree(files, journal)
+        guarding = Guarding(
+            journal,
+            files,
+            Policy(tuple(config.guard.ask), tuple(config.guard.protect)),
+            self.note,
+            own_edits=config.agent.driver == "manual",
+        )
+        worktree.on_snapshot = guarding.look
         # After a crash, the last change may have been made and not recorded.
         await worktree.snapshot("cut off" if self._recovered else "outside")
+        guarding.catch_up()
         self._runs = runs = Runs(journal, config, worktree, self._dir, session_id, self.note)
         shell = Shell(
             files,
@@ -127,7 +138,7 @@ class Recorder:
             config.recorder.shell_limit_s,
             {**base_env(config, files, files.root), **config.target.env},
         )
-        tools = Tools(worktree, runs, shell)
+        tools = Tools(worktree, runs, shell, guarding)
 
         async def verify() -> Verdict | None:
             try:
@@ -166,6 +177,7 @@ class Recorder:
                 job.cancel()
             await asyncio.gather(stop, *watchers, *jobs, return_exceptions=True)
             await runs.settled()
+            await guarding.settled()
 
     def _open_workspace(self, config: SessionConfig) -> Workspace:
         project = Path(config.project.path)

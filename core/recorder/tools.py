@@ -9,6 +9,8 @@ from pathlib import Path
 from core.agents.base import TOOLS, ToolResult
 from core.errors import PilotageError
 from core.events import JSON
+from core.guard.tag import Tag
+from core.recorder.guarding import ASKED, Guarding
 from core.recorder.runs import Runs
 from core.recorder.shell import Shell
 from core.recorder.worktree import Worktree
@@ -21,7 +23,10 @@ OUTPUT_LIMIT = 30_000
 class Tools:
     """The tools of one session's agent."""
 
-    def __init__(self, worktree: Worktree, runs: Runs, shell: Shell) -> None:
+    def __init__(
+        self, worktree: Worktree, runs: Runs, shell: Shell, guarding: Guarding | None = None
+    ) -> None:
+        self._guarding = guarding
         self._worktree = worktree
         self._runs = runs
         self._shell = shell
@@ -51,6 +56,12 @@ class Tools:
             text = f"{result.output[:OUTPUT_LIMIT]}\n({cut} more characters were left out)"
             result = ToolResult(result.ok, text, result.facts)
         return result
+
+    async def needing_word(self, tool: str, input: JSON) -> list[Tag]:
+        """What of an edit the operator has to allow first, by the diff guard."""
+        if self._guarding is None or tool not in ASKED:
+            return []
+        return await asyncio.to_thread(self._guarding.before, tool, input)
 
     @property
     def directory(self) -> Path:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from core.events import TreeSnapshotted
 from core.recorder.journal import Journal
 from core.workspace import Workspace
 
@@ -22,6 +23,8 @@ class Worktree:
         """Held by whoever needs the files to stay as they are, or changes them: a run that was
         asked for at a console must not see the agent's next edit come in half-way."""
         self._lock = asyncio.Lock()
+        self.on_snapshot: Callable[[TreeSnapshotted], None] = lambda snapshot: None
+        """Told of each snapshot once it is in the log; it must not take time."""
 
     async def snapshot(self, cause: str, call_id: str = "") -> None:
         """Record the worktree if it differs from the last snapshot.
@@ -50,3 +53,4 @@ class Worktree:
         body = await asyncio.to_thread(self.files.snapshot, cause, call_id)
         if body is not None:
             await self._journal.emit(body, tree=body.tree)
+            self.on_snapshot(body)

@@ -89,6 +89,7 @@ def test_ascii_signs() -> None:
         "?",
         "o",
         "m",
+        "g",
         ".",
     ]
 
