@@ -164,9 +164,10 @@ def views(s: Subject) -> list[Subject]:
         return [s]
     if len(ours) < 2 and len(theirs) < 2:
         return [s]
+    same = {f.name: getattr(s, f.name) for f in dataclasses.fields(Subject)}
     if set(ours) == set(theirs):
-        return [OfRank(s.state, s.tree, s.criteria, rank) for rank in ours]
-    return [OfRank(s.state, s.tree, s.criteria)]
+        return [OfRank(**same, rank=rank) for rank in ours]
+    return [OfRank(**same)]
 
 
 #: Checks of L1 that look at all ranks by themselves.
@@ -181,30 +182,23 @@ def judge(s: Subject, id: str, level: int, evaluate: Callable[[Subject], Verdict
     seen = views(s) if level == 1 and id not in WHOLE else [s]
     if len(seen) == 1:
         return evaluate(seen[0])
-    verdicts = []
-    for rank, one in enumerate(seen):
+    verdicts: dict[int, Verdict] = {}
+    for one in seen:
+        rank = getattr(one, "rank", None) or 0
         try:
-            verdicts.append(evaluate(one))
+            verdicts[rank] = evaluate(one)
         except NotRun as missing:
-            verdicts.append(not_run(str(missing)))
-        if verdicts[-1].state == NOT_RUN and rank:
-            verdicts[-1] = dataclasses.replace(
-                verdicts[-1], reason=f"Rank {rank}: {verdicts[-1].reason}"
-            )
-    failed = [rank for rank, v in enumerate(verdicts) if v.state == FAIL]
-    for state in (FAIL, NOT_RUN):
-        bad = [rank for rank, v in enumerate(verdicts) if v.state == state]
-        if bad:
-            worst, found = bad[0], verdicts[bad[0]]
-            break
-    else:
-        worst, found = 0, verdicts[0]
+            verdicts[rank] = not_run(f"Rank {rank}: {missing}" if rank else str(missing))
+    failed = [rank for rank, v in verdicts.items() if v.state == FAIL]
+    lacking = [rank for rank, v in verdicts.items() if v.state == NOT_RUN]
+    worst = next(iter([*failed, *lacking, *verdicts]))
+    found = verdicts[worst]
     evidence = {**found.evidence, "ranks": len(verdicts)}
+    summary = found.summary
     if failed:
         evidence["failing ranks"] = failed
-    summary = found.summary
-    if failed and len(failed) < len(verdicts):
-        summary = f"rank {worst} of {len(verdicts)}: {summary}"
+        if len(failed) < len(verdicts):
+            summary = f"rank {worst} of {len(verdicts)}: {summary}"
     return dataclasses.replace(found, summary=summary, evidence=evidence)
 
 

@@ -100,7 +100,10 @@ class Joined:
         return [key for key in self.readers[0].keys() if key in self]
 
     def __contains__(self, key):
-        return not key.startswith("sketch.") and all(key in reader for reader in self.readers)
+        if key.startswith("sketch.") or not all(key in reader for reader in self.readers):
+            return False
+        shapes = [reader.shape(key) for reader in self.readers]
+        return self.rows is not None or not shapes[0] or self._axis(shapes) is not None
 
     def dtype(self, key):
         """Such as ``float32``, without reading the tensor."""
@@ -130,9 +133,9 @@ class Joined:
         return torch.cat(found, axis)
 
     def _axis(self, shapes):
-        sizes = [[s for i, s in enumerate(shape) if i] for shape in shapes]
         if self.rows is None:
-            return 0 if shapes[0] and all(s == sizes[0] for s in sizes) else None
+            alike = all(shape[1:] == shapes[0][1:] for shape in shapes)
+            return 0 if shapes[0] and alike else None
         for axis in range(len(shapes[0])):
             many = [shape[axis] for shape in shapes if len(shape) > axis]
             exact = axis > 0
@@ -184,8 +187,14 @@ class Part:
                 raise KeyError(key)  # a loss over the whole batch
             return tensor
         rows = tensor.shape[0] if self.rows is None else self.rows
-        if not rows or tensor.shape[0] % rows or not tensor.numel():
+        if not rows or not tensor.numel():
             return tensor
+        if tensor.shape[0] % rows:  # the rows may lie in another dimension
+            axes = [axis for axis, size in enumerate(tensor.shape) if size == rows]
+            if not axes:
+                return tensor
+            mine = sys.modules["torch"].arange(self.rank, rows, self.world)
+            return tensor.index_select(axes[0], mine)
         rest = tuple(tensor.shape[1:])
         dealt = tensor.reshape((rows, tensor.shape[0] // rows) + rest)[self.rank :: self.world]
         return dealt.reshape((-1,) + rest).contiguous()
