@@ -81,7 +81,6 @@ def half_width(ours: list[float], theirs: list[float]) -> float:
     total = sum(parts)
     if not total:
         return 0.0
-    freedom = total**2 / sum(
-        p**2 / (len(x) - 1) for p, x in zip(parts, (ours, theirs), strict=True)
-    )
-    return t95(freedom) * math.sqrt(total)
+    spread = sum(p**2 / (len(x) - 1) for p, x in zip(parts, (ours, theirs), strict=True))
+    # Of squares below the smallest float nothing is left: one degree is the widest interval.
+    return t95(total**2 / spread if spread else 1.0) * math.sqrt(total)
