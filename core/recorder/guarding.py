@@ -178,7 +178,9 @@ class Guarding:
         for path in paths:
             self._files.resolve(path)
         # A patch knows its files from the project's directory on, the guard from the repository's.
-        tags = [replace(t, path=self._from_root(t.path)) for t in guard_patch(patch, self._own_text)]
+        tags = [
+            replace(t, path=self._from_root(t.path)) for t in guard_patch(patch, self._own_text)
+        ]
         return tags, [self._from_root(p) for p in paths]
 
     def _from_root(self, path: str) -> str:
