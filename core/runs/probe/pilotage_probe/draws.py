@@ -2,7 +2,8 @@
 
 The generators of the host (Python's ``random``, numpy's, torch's of the CPU) start anew from a
 fixed seed where every training program passes: when torch is there, at each construction of an
-optimizer, and whenever a DataLoader is iterated over. A device has a generator of its own, whose
+optimizer, and whenever a DataLoader is iterated over; a batch of a map-style data set is made from
+a seed that its indices give. A device has a generator of its own, whose
 numbers are never those of another: what is drawn for a device is drawn on the CPU and moved. So
 is what is drawn into a tensor whose elements do not lie in order, for torch fills those in
 another order. Draws from a ``torch.Generator`` of the program's own are left alone.
@@ -10,6 +11,7 @@ another order. Draws from a ``torch.Generator`` of the program's own are left al
 
 import itertools
 import sys
+import zlib
 
 from . import guard, wrapping
 from .replacing import replace
@@ -48,6 +50,8 @@ def install(torch):
     seed(SEED)
     replace(torch.optim.Optimizer, "__init__", _constructed)
     replace(sys.modules["torch.utils.data"].DataLoader, "__iter__", _iterated)
+    fetcher = sys.modules.get("torch.utils.data._utils.fetch")
+    replace(getattr(fetcher, "_MapDatasetFetcher", None), "fetch", _fetched)
     for name in FACTORIES:
         replace(torch, name, _factory)
     for name in LIKE:
@@ -107,6 +111,42 @@ def _iterated(original, args, kwargs):
         length = 0
     _iterators[length] = count = _iterators.get(length, 0) + 1
     seed(SEED + ITERATOR + (length % 65536) * 1024 + count)
+
+
+def _fetched(original, args, kwargs):
+    return _fetch, (original,) + args, kwargs
+
+
+def _fetch(original, fetcher, indices):
+    """Augmentation and masking depend on the samples alone: not on workers, nor on the order."""
+    states = guard.hook("state of the generators")(_states_now)()
+    with guard.reporting("seed"):
+        seed(SEED + zlib.crc32(repr(indices).encode("utf-8", "replace")))
+    try:
+        return original(fetcher, indices)
+    except BaseException as error:
+        guard.unframe(error)
+        raise
+    finally:
+        for restore, state in states or ():
+            restore(state)
+
+
+def fetch(fetcher, indices):
+    """The batch of these indices as ``fetcher`` makes it for the program."""
+    return _fetch(type(fetcher).fetch.__wrapped__, fetcher, indices)
+
+
+def _states_now():
+    torch, random = sys.modules["torch"], sys.modules["random"]
+    found = [
+        (torch.default_generator.set_state, torch.default_generator.get_state()),
+        (random.setstate, random.getstate()),
+    ]
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        found.append((numpy.random.set_state, numpy.random.get_state()))
+    return found
 
 
 def _device_seeded(args, kwargs, result):

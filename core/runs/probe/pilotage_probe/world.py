@@ -16,9 +16,10 @@ def install(torch):
 
     # A later one is asked first: a draw for CUDA becomes one on the CPU, then one in float32.
     if process.mode == "parity":
-        from . import draws
+        from . import draws, feeding
 
         _install(draws, torch)
+        _install(feeding, torch)
     _install(precision, torch)
     if cuda_on_cpu:
         from . import cuda_redirect
