@@ -204,6 +204,30 @@ def test_a_check_that_could_not_be_made_for_one_rank_is_no_pass() -> None:
     assert found.reason.startswith("Rank 1: ")
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fed", "state"),
+    [
+        (1, WORLD, True, "not run"),  # DistributedSampler deals out other samples
+        (WORLD, 1, True, "not run"),
+        (1, WORLD, False, "fail"),
+        (WORLD, WORLD, True, "fail"),
+    ],
+)
+def test_other_batches_of_another_number_of_ranks_say_nothing_if_they_were_replaced(
+    ours: int, theirs: int, fed: bool, state: str
+) -> None:
+    def other(rank: int, steps: list[JSON], signals: list[JSON]) -> None:
+        who = {key: steps[0][key] for key in ("pid", "tid", "rank") if key in steps[0]}
+        signals.append(
+            {"k": "batch", **who, "n": 0, "source": "loader", "state": "unlike", "fed": fed}
+        )
+
+    found = results(session(ours, theirs, change=other))["L1.batches"]
+    assert found.state == state
+    if state == "not run":
+        assert "waive" in found.reason
+
+
 @given(
     st.lists(
         st.tuples(

@@ -35,7 +35,7 @@ class Together(replay.Reference):
         replay.Reference.__init__(self, directory, there[0])
         others = [replay.Reference(directory, rank) for rank in there[1:]]
         parts = [self] + others
-        rows = [_rows(part.index["batches"]) for part in parts]
+        rows = [_rows(part.index) for part in parts]
         self.index["batches"], self.batches, self.forward = _seen(
             self.index["batches"],
             Joined([part.batches for part in parts], None),
@@ -48,7 +48,7 @@ class Divided(replay.Reference):
 
     def __init__(self, directory, rank, world):
         replay.Reference.__init__(self, directory, 0)
-        rows = _rows(self.index["batches"])
+        rows = _rows(self.index)
         self.index["batches"], self.batches, self.forward = _seen(
             self.index["batches"],
             Part(self.batches, None, rank, world),
@@ -56,14 +56,15 @@ class Divided(replay.Reference):
         )
 
 
-def _rows(entries):
-    """Rows of the first batch: the first dimension of its tensors, 0 where it is not known."""
-    for entry in entries[:1]:
-        leaves = entry.get("leaves") if isinstance(entry, dict) else None
-        for leaf in leaves if isinstance(leaves, list) else ():
-            shape = leaf.get("shape") if isinstance(leaf, dict) else None
-            if isinstance(shape, list) and shape and type(shape[0]) is int:
-                return shape[0]
+def _rows(index):
+    """Rows of the first batch: the first dimension of its tensors, or of a module's inputs; or 0."""
+    for name, parts in (("batches", "leaves"), ("modules", "inputs")):
+        for entry in index[name][:1]:
+            leaves = entry.get(parts) if isinstance(entry, dict) else None
+            for leaf in leaves if isinstance(leaves, list) else ():
+                shape = leaf.get("shape") if isinstance(leaf, dict) else None
+                if isinstance(shape, list) and shape and type(shape[0]) is int:
+                    return shape[0]
     return 0
 
 
