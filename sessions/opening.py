@@ -36,7 +36,15 @@ def demo_config() -> Path:
 
 
 def create(config: SessionConfig, version: str) -> Path:
-    """A new session with its first event; returns the path of its file."""
+    """A new session with its first event; returns the path of its file.
+
+    Raises :class:`PilotageError` where that can't be, or where the bundle that the configuration
+    names can't be its reference.
+    """
+    if config.reference.bundle:
+        from core.reference.importing import refuse_unusable
+
+        refuse_unusable(config)
     session_id = new_session_id(config.title)
     path = session_dir(session_id) / DB_NAME
     opened = SessionOpened(

@@ -120,7 +120,8 @@ def project_facts(title: str, project: Path, code: Path, tree: str, note: str) -
     ``tree`` that was run, ``note`` what its workspace has to say of the difference."""
     commit, dirty = commit_of(project)
     sample, count = lines_of(code)
-    return ProjectFacts(title, commit, tree, dirty, note, sample, count)
+    named = title != project.name
+    return ProjectFacts(title, named, commit, tree, dirty, note, sample, count)
 
 
 def commit_of(project: Path) -> tuple[str, bool]:

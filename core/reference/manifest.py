@@ -36,14 +36,16 @@ class BundleError(PilotageError):
 
 @dataclass(frozen=True, slots=True)
 class ProjectFacts:
-    """Which project it is. ``commit`` is ``""`` where it is no git repository.
+    """Which project it is. ``named``: the title was given, and is not just its directory's name.
 
+    ``commit`` is ``""`` where it is no git repository.
     ``tree`` is the git tree that was run, ``dirty`` whether the checkout had changes that are not
     part of it (``note`` says which). ``lines`` are short hashes of lines of its Python code, a
     sample of ``lines_of`` in all, by which a changed copy of the project is known.
     """
 
     title: str = ""
+    named: bool = False
     commit: str = ""
     tree: str = ""
     dirty: bool = False
@@ -219,6 +221,7 @@ class _Reading:
     def project(self) -> ProjectFacts:
         return ProjectFacts(
             title=self.text("title"),
+            named=self.flag("named"),
             commit=self.text("commit"),
             tree=self.text("tree"),
             dirty=self.flag("dirty"),

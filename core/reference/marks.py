@@ -7,7 +7,7 @@ from core.state_parts import Run
 CUDA_ON_CPU = "cpu (cuda redirected)"
 """``target`` of a reference run whose CUDA calls were redirected to the host's CPU."""
 
-NO_TIME = "its CUDA calls ran on the host's CPU, so its time is no measure of time or dollars"
+NO_TIME = "its CUDA calls ran on the host's CPU"
 """Why, as a clause."""
 
 BY_BUNDLE = "bundle"

@@ -111,7 +111,7 @@ def make_bundle(
             Manifest(
                 pilotage="0.0.test",
                 made="2026-01-02T03:04:05+00:00",
-                project=ProjectFacts(title, "", TREE, False, "", sample, count),
+                project=ProjectFacts(title, True, "", TREE, False, "", sample, count),
                 command="python train.py",
                 hardware=Hardware("a CPU", 2, 1024, ["a GPU"], "Linux"),
                 packages={"torch": "2.9.1"},

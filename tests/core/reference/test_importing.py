@@ -135,7 +135,8 @@ def test_a_second_time_is_refused(tmp_path: Path) -> None:
     [
         ("thing", CODE, True),
         ("thing", CODE.replace("nn.Linear(4, 2)", "nn.Linear(4, 2).to(xm.xla_device())"), True),
-        ("thing-tpu", CODE, True),  # another name, the same code
+        ("proj", CODE, True),  # the directory's name, the same code
+        ("thing-tpu", CODE, False),  # two names that people gave
         ("thing", OTHER, False),  # the same name, other code
         ("other", OTHER, False),
     ],
@@ -260,5 +261,5 @@ def test_the_time_of_redirected_cuda_counts_for_nothing(tmp_path: Path) -> None:
     state = state_of(path)
     results, _ = measure(state, "t" * 40)
     time = next(r for r in results if r.check == "L4.time")
-    assert time.state == "not run" and "no measure of time or dollars" in time.reason
+    assert time.state == "not run" and "says nothing of time or dollars" in time.reason
     assert run_cost(state, state.runs["r1"]).usd is None
