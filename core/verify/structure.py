@@ -162,6 +162,12 @@ def canonical(signature: str, chips: int) -> list[str]:
     return events[:at] + [e for e in tail if e not in ("L", "Z")] + free
 
 
+def clipped_first(events: list[str]) -> bool:
+    """Whether gradients are clipped before they are reduced over the ranks."""
+    clips = [i for i, e in enumerate(events) if e.startswith("C")]
+    return "R" in events and bool(clips) and clips[0] < events.index("R")
+
+
 @check("L1.events")
 def events(s: Subject) -> Verdict:
     """The same events in the same order in each step: exact (event signature).
@@ -182,8 +188,7 @@ def events(s: Subject) -> Verdict:
         mine = canonical(str(record["signature"]), 1)
         raw = canonical(str(found["signature"]), s.chips)
         compared += 1
-        clips = [i for i, e in enumerate(raw) if e.startswith("C")]
-        if "R" in raw and clips and clips[0] < raw.index("R"):
+        if clipped_first(raw) and not clipped_first(canonical(str(record["signature"]), s.chips)):
             return _other_events(n, mine, raw, "gradients are clipped before they are averaged")
         now = [e for e in raw if e != "R"]
         if now != mine:

@@ -131,6 +131,23 @@ def test_a_clip_on_each_rank_before_the_reduce_is_refuted_with_the_norms_and_the
     assert found["L1.clip"].summary.startswith("clip coefficient differs from step 1 on")
 
 
+def test_an_original_that_clips_before_the_reduce_is_followed() -> None:
+    scene = Scene(target={"chips": WORLD})
+    for purpose, of_, xla in (
+        ("reference", "", False),
+        ("parity", "reference", False),
+        ("attempt", "", True),
+        ("parity", "target", True),
+    ):
+        if purpose == "attempt":
+            scene.snapshot("t1")
+        steps, signals = records(WORLD, xla=xla, parity=purpose == "parity")
+        for step in steps:
+            step["signature"] = "B C(1) R S M L Z" if xla else "B C(1) R S L Z"
+        scene.run(purpose, of_, steps=steps, signals=signals)
+    assert results(scene)["L1.events"].state == "pass"
+
+
 @pytest.mark.parametrize("ours", [1, WORLD])
 def test_gradients_that_are_summed_are_seen_on_one_rank_and_on_as_many(ours: int) -> None:
     change = of(None, lambda r: r.update(grad_norm=r["grad_norm"] * WORLD))
