@@ -43,7 +43,7 @@ from tui.commands import (  # noqa: E402
     supervise,
     verify,
 )
-from tui.commands.base import CONTEXT, Commands, no_terminal  # noqa: E402
+from tui.commands.base import CONTEXT, Commands, no_cockpit, no_terminal  # noqa: E402
 
 
 @click.group(cls=Commands, context_settings=CONTEXT, invoke_without_command=True)
@@ -67,7 +67,7 @@ def cli(ctx: click.Context) -> None:
     Sessions are kept in $PILOTAGE_HOME (default: the data directory of your platform).
     """
     if ctx.invoked_subcommand is None:
-        if no_terminal():
+        if no_cockpit() or no_terminal():
             click.echo(ctx.get_help())
             return
         from tui.app import run_home

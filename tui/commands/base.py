@@ -88,6 +88,20 @@ def _error_object(sentence: str) -> None:
         click.echo(json.dumps({"error": sentence}, ensure_ascii=True))
 
 
+def no_cockpit() -> str:
+    """Why this installation can't show the cockpit, as a sentence; "" where it can.
+
+    A machine that only records references is installed without textual.
+    """
+    from importlib.util import find_spec
+
+    try:
+        there = find_spec("textual") is not None
+    except ValueError:  # something else stands under its name
+        there = False
+    return "" if there else "The cockpit needs textual, which is not installed here."
+
+
 def no_terminal() -> str:
     """Why the cockpit can't be shown here, as a clause; "" where it can.
 
@@ -104,6 +118,8 @@ def no_terminal() -> str:
 
 
 def need_terminal(instead: str) -> None:
+    if lacks := no_cockpit():
+        fail(f"{lacks} {instead}")
     if why := no_terminal():
         fail(f"The cockpit needs a terminal, and {why}. {instead}")
 

@@ -15,6 +15,7 @@ from tui.commands.base import (
     fail,
     json_option,
     need_terminal,
+    no_cockpit,
     no_terminal,
     python_option,
     session_argument,
@@ -152,7 +153,7 @@ def _supervise(
 
 def _attach(path: Path, only_say: bool, as_json: bool) -> None:
     name = path.parent.name
-    if only_say or as_json or no_terminal():
+    if only_say or as_json or no_cockpit() or no_terminal():
         from core.invocation import command
 
         text = f"Session {name} is being recorded. `{command()} attach {name}` opens the cockpit."

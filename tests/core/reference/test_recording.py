@@ -286,8 +286,9 @@ def test_a_machine_without_the_cockpit_can_record_and_show(tmp_path: Path) -> No
     done = _without_textual("reference", "record", place, "-o", file)
     assert done.returncode == 0, done.stderr
     assert file.is_file() and "project    tiny" in done.stdout
-    again = _without_textual("reference", "show", file, "--json")
-    assert again.returncode == 0 and json.loads(again.stdout)["runs"]
+    attached = _without_textual("attach", create(load(place), "0.0.test"))
+    assert (attached.returncode, attached.stdout) == (2, "")
+    assert attached.stderr.startswith("pilotage: The cockpit needs textual")
 
 
 @pytest.mark.parametrize(
