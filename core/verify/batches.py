@@ -30,6 +30,11 @@ def unfed(s: Subject) -> str:
     return ""
 
 
+def is_padded(s: Subject) -> bool:
+    """Whether the target pads batches to a fixed shape, so that what it computes is larger."""
+    return any(record.get("state") == "padded" for record in view.records(s.parity, "batch"))
+
+
 def _n(record: JSON) -> int:
     return (view.count(record.get("n")) or 0) + 1
 

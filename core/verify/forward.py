@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from core import records_view as view
 from core.body import JSON
 from core.state_parts import Run
-from core.verify.batches import unfed
+from core.verify.batches import is_padded, unfed
 from core.verify.compare import share
 from core.verify.registry import check
 from core.verify.start import start_difference
@@ -50,15 +50,18 @@ def modules(record: JSON | None) -> list[Module]:
     ]
 
 
-def first_diverging(found: list[Module], rtol: float) -> tuple[Module, str] | None:
+def first_diverging(
+    found: list[Module], rtol: float, padded: bool = False
+) -> tuple[Module, str] | None:
     """The module to look at first, and in words how it differs; None where all are alike.
 
     A module that differs when it is fed the reference's own input is itself at fault, the
     innermost such one first. Where none does, the first output that differs in place got another
-    input, from the code between the modules.
+    input, from the code between the modules. With ``padded`` batches outputs have other shapes in
+    place, and what counts is how a module does on the reference's own input.
     """
     shapes = [m for m in found if m.shape_unlike]
-    if shapes:
+    if shapes and not padded:
         first = _innermost(shapes)
         return first, "its output has another shape"
     alone = [m for m in found if m.isolated is not None and m.isolated > rtol]
@@ -107,7 +110,12 @@ def forward(s: Subject) -> Verdict:
     if record is None:
         raise NotRun(s.not_replayed("outputs of modules"))
     found = modules(record)
-    known = [m for m in found if m.error is not None or m.isolated is not None or m.shape_unlike]
+    padded = is_padded(s)
+    known = [
+        m
+        for m in found
+        if m.error is not None or m.isolated is not None or (m.shape_unlike and not padded)
+    ]
     if not known:
         raise NotRun(
             "No module of the first forward pass could be compared: none has the same name on both "
@@ -116,7 +124,7 @@ def forward(s: Subject) -> Verdict:
         )
     rtol, note = s.low(s.criteria.forward_rtol, s.criteria.forward_bf16_rtol)
     rtol, note = s.widened(rtol, note, _variation(s.repeats))
-    diverging = first_diverging(found, rtol)
+    diverging = first_diverging(found, rtol, padded)
     evidence = _evidence(s, record, found, known)
     tolerance = f"relative L2 {share(rtol)}{note}"
     if diverging is not None:
@@ -129,7 +137,8 @@ def forward(s: Subject) -> Verdict:
             tolerance=tolerance,
             evidence=evidence,
         )
-    worst = max((m.error or 0.0 for m in known), default=0.0)
+    errors = [m.isolated if m.error is None else m.error for m in known]
+    worst = max((e or 0.0 for e in errors), default=0.0)
     summary = f"{len(known)} modules agree: relative L2 {share(worst)} at most"
     own = _own(s, evidence)
     if own is not None:
@@ -190,6 +199,8 @@ def _evidence(s: Subject, record: JSON, found: list[Module], known: list[Module]
         "only in the migrated code": record.get("extra") or [],
     }
     notes = [f"{sketched} of {len(known)} outputs were compared by a sample"] if sketched else []
+    if is_padded(s):
+        notes.append("batches are padded: modules are judged on the reference's own input")
     worst = sorted(known, key=lambda m: -(m.error if m.error is not None else math.inf))[:SHOWN]
     keep = {id(m) for m in worst}
     rows = [
@@ -215,7 +226,7 @@ def explained(s: Subject) -> str:
     record = view.record(s.parity, "forward")
     rtol, note = s.low(s.criteria.forward_rtol, s.criteria.forward_bf16_rtol)
     rtol, _ = s.widened(rtol, note, _variation(s.repeats))
-    diverging = first_diverging(modules(record), rtol)
+    diverging = first_diverging(modules(record), rtol, is_padded(s))
     if diverging is None:
         return ""
     return f"The forward pass differs already, first in {diverging[0].told} (L1.forward)."

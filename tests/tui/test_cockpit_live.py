@@ -400,3 +400,17 @@ async def test_the_palette_knows_the_actions(tmp_path: Path) -> None:
         await c.shows("diff basis  (b)")
         await c.press("enter")
         await c.shows("diff · last step")
+
+
+async def test_a_failed_check_is_waived_with_a_reason_and_shown_as_such(tmp_path: Path) -> None:
+    async with cockpit(tmp_path) as c:
+        await c.press("4", "w")
+        await c.shows("Choose a check in the level pane first")
+        await c.press("down", "down", "down", "w")
+        await c.shows("waive L1.clip", "L1.clip fail")
+        await c.press(*"clipping is off", "enter")
+        await c.shows("Waived: L1.clip")
+        bodies = [e.body for e in c.stored("check.evaluated")]
+        (body,) = [b for b in bodies if isinstance(b, ev.CheckEvaluated) and b.state == "waived"]
+        assert (body.check, body.reason) == ("L1.clip", "clipping is off")
+        assert body.evidence["measured"] == "fail"

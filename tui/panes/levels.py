@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 
 from core.levels import FAIL, NOT_RUN, PASS, STALE, WAIVED, CheckStatus, LevelStatus
 from core.state import SessionState
 from core.state_parts import Finding
+from tui.panes.check_words import SIGNS, WORDS, failed_before, state_style, state_words
 from tui.panes.pane import Pane
 from tui.panes.rows import Row, RowList
 from tui.panes.spending import spending_rows, spending_words
 from tui.theme import Palette, palette
 from tui.view import View
-from tui.wording import block, count, one_line
-
-WORDS = {PASS: "pass", FAIL: "FAIL", NOT_RUN: "not run", STALE: "stale", WAIVED: "waived"}
-SIGNS = {PASS: "✓", FAIL: "✗", NOT_RUN: "·", STALE: "~", WAIVED: "w"}
-
+from tui.wording import block, one_line
 
 SHOWN_BEFORE = 2
 """Stale checks of a folded level that had failed and are named."""
 
 
-def state_style(state: str, colours: Palette) -> Style:
-    """The colour that repeats what sign and word of a check state say."""
-    return {
-        PASS: colours.ok,
-        FAIL: colours.bad,
-        STALE: colours.warn,
-        WAIVED: colours.warn,
-    }.get(state, colours.muted)
+GROUPS = {
+    "model": ("parameters", "ties", "frozen", "dropout", "start"),
+    "data": ("batches", "data", "global_batch"),
+    "first pass": ("precision", "forward", "first_loss", "gradients"),
+    "optimizer": ("optimizer", "schedule", "events", "resume"),
+    "steps": ("grad_norm", "clip", "update", "trajectory", "reduce"),
+}
+"""L1 has more checks than a screen has lines: they unfold by what they are about."""
+
+GROUPED = 12
+"""Checks of a level from which on it unfolds group by group."""
+
+SAID = 2
+"""Failed checks of a folded level whose summary is shown; the first place is the answer."""
 
 
 class LevelPane(Pane):
@@ -43,15 +45,15 @@ class LevelPane(Pane):
     def __init__(self) -> None:
         super().__init__("levels")
         self._drawn: tuple[object, ...] = ()
-        self._open: set[int] = set()
+        self._open: set[str] = set()
 
     def compose(self) -> ComposeResult:
         """The list that is drawn into."""
         yield RowList(id="level-rows")
 
-    def toggle(self, level: int) -> None:
-        """Fold the passed and unrun checks of a level in or out."""
-        self._open ^= {level}
+    def toggle(self, what: str) -> None:
+        """Fold the passed and unrun checks of a level (``1``) or group (``1.data``) in or out."""
+        self._open ^= {what}
 
     def draw(self, view: View) -> None:
         """Draw ladder, findings and spending of ``view``, if they have changed."""
@@ -90,25 +92,57 @@ class LevelPane(Pane):
         reasons: set[str] = set()
         for level in ladder.levels:
             yield _level_row(level, view.state, colours)
-            folded = level.level not in self._open
-            for check in _worth_showing(level) if folded else level.checks:
-                yield _check_row(check, colours, folded)
-            if level.level not in self._open:
+            if str(level.level) not in self._open:
+                yield from _folded_rows(level, colours)
                 yield from _stale_rows(level, reasons, colours)
+            elif len(level.checks) < GROUPED:
+                yield from (_check_row(check, colours) for check in level.checks)
+            else:
+                yield from self._groups(level, colours)
         if ladder.note:
             yield Row(Text(ladder.note, colours.warn), lead=Text(" "))
         yield Row(Text())
 
+    def _groups(self, level: LevelStatus, colours: Palette) -> Iterator[Row]:
+        """The groups of an open level; a folded one shows what did not pass."""
+        for name, checks in _grouped(level.checks):
+            key = f"{level.level}.{name}"
+            yield _group_row(key, name, checks, colours)
+            for check in checks:
+                if key in self._open or check.state not in (PASS, NOT_RUN):
+                    yield _check_row(check, colours)
+
+
+def _grouped(checks: list[CheckStatus]) -> Iterator[tuple[str, list[CheckStatus]]]:
+    rest = {c.check.id.partition(".")[2]: c for c in checks}
+    for name, ids in GROUPS.items():
+        found = [rest.pop(id) for id in ids if id in rest]
+        if found:
+            yield name, found
+    if rest:
+        yield "other", list(rest.values())
+
+
+def _group_row(key: str, name: str, checks: list[CheckStatus], colours: Palette) -> Row:
+    counts = Counter(c.state for c in checks)
+    worst = next(s for s in (FAIL, STALE, WAIVED, PASS, NOT_RUN) if counts[s])
+    parts = [f"{counts[s]} {WORDS[s]}" for s in (PASS, FAIL, STALE, WAIVED, NOT_RUN) if counts[s]]
+    text = Text(no_wrap=True).append(f"{name}  ", colours.strong)
+    text.append(", ".join(parts), colours.muted)
+    return Row(text, f"group:{key}", Text(f" {SIGNS[worst]} ", state_style(worst, colours)))
+
+
+def _folded_rows(level: LevelStatus, colours: Palette) -> Iterator[Row]:
+    said = 0
+    for check in _worth_showing(level):
+        said += check.state == FAIL
+        yield _check_row(check, colours, folded=True, brief=check.state == FAIL and said > SAID)
+
 
 def _worth_showing(level: LevelStatus) -> list[CheckStatus]:
     """What a folded level shows; of what is stale only the first few: findings need the room."""
-    before = [c for c in level.checks if _failed_before(c)][:SHOWN_BEFORE]
+    before = [c for c in level.checks if failed_before(c)][:SHOWN_BEFORE]
     return [c for c in level.checks if c.state in (FAIL, WAIVED) or c in before]
-
-
-def _failed_before(status: CheckStatus) -> bool:
-    """Whether a stale check had failed when it was measured."""
-    return status.state == STALE and status.result is not None and status.result.body.state == FAIL
 
 
 def _stale_rows(level: LevelStatus, said: set[str], colours: Palette) -> Iterator[Row]:
@@ -126,7 +160,7 @@ def _level_row(level: LevelStatus, state: SessionState, colours: Palette) -> Row
     text.append(f"{'yes' if level.claimed else '–':<7}", colours.plain)
     style = state_style(level.state, colours)
     text.append(f"{SIGNS[level.state]} {WORDS[level.state]}", style)
-    if any(_failed_before(c) for c in level.checks):
+    if any(failed_before(c) for c in level.checks):
         text.append(" (was ", colours.muted).append(WORDS[FAIL], colours.bad)
         text.append(")", colours.muted)
     runs = sorted({r for c in level.checks if c.result for r in c.result.body.runs})
@@ -144,7 +178,7 @@ def _how_many(level: LevelStatus, counts: Counter[str]) -> str:
     size = len(level.checks)
     if level.state == FAIL:
         return f"{counts[FAIL]} of {size} fail"
-    if level.state == STALE and any(_failed_before(c) for c in level.checks):
+    if level.state == STALE and any(failed_before(c) for c in level.checks):
         return ""  # "was FAIL" fills a narrow pane, and those checks are listed below it
     if counts[level.state] == size:
         return f"all {size}"
@@ -153,28 +187,22 @@ def _how_many(level: LevelStatus, counts: Counter[str]) -> str:
     return f"{counts[level.state]} of {size} {WORDS[level.state]}"
 
 
-def _state_words(status: CheckStatus, colours: Palette) -> Text:
-    """``FAIL``; of a stale check also what it was: ``stale (was FAIL)``."""
-    text = Text().append(WORDS[status.state], state_style(status.state, colours))
-    if status.state == STALE and status.result is not None:
-        was = status.result.body.state
-        style = state_style(was, colours) if was == FAIL else colours.muted
-        text.append(" (was ", colours.muted).append(WORDS.get(was, one_line(was, 20)), style)
-        text.append(")", colours.muted)
-    return text
-
-
-def _check_row(status: CheckStatus, colours: Palette, folded: bool) -> Row:
+def _check_row(
+    status: CheckStatus, colours: Palette, folded: bool = False, brief: bool = False
+) -> Row:
+    """One check; ``brief`` leaves out its summary."""
     style = state_style(status.state, colours)
     lead = Text(f"  {SIGNS[status.state]} ", style)
     text = Text().append(status.check.title, style if status.state == FAIL else colours.plain)
-    text.append("  ").append_text(_state_words(status, colours))
-    failed = status.state == FAIL or _failed_before(status)
+    text.append("  ").append_text(state_words(status, colours))
+    failed = status.state == FAIL or failed_before(status)
+    if failed and status.check.category:
+        text.append(f" {status.check.category}", colours.warn)
     said = [status.result.body.summary] if failed and status.result else []
     # Why it is stale stands once below the folded level.
     if status.state != FAIL and not (folded and status.state == STALE):
         said.append(status.why)
-    for line in said:
+    for line in said if not brief else []:
         text.append("\n" + one_line(line, 160) if line else "", colours.muted)
     return Row(text, f"check:{status.check.id}", lead)
 
@@ -211,64 +239,6 @@ def _finding_row(finding: Finding, state: SessionState, colours: Palette) -> Row
     return Row(text, f"finding:{finding.opened.finding_id}", Text("! ", colours.warn))
 
 
-def check_detail(status: CheckStatus, state: SessionState, colours: Palette) -> Text:
-    """Everything needed to doubt a check: expectation, numbers, tolerance, runs, trees."""
-    text = Text()
-    text.append(f"{SIGNS[status.state]} ", state_style(status.state, colours))
-    text.append_text(_state_words(status, colours))
-    text.append(f"   {status.check.question}\n\n", colours.plain)
-    if status.result is None:
-        text.append((status.why or "Nothing has been measured yet.") + "\n", colours.plain)
-        text.append("v measures the present tree.", colours.muted)
-        return text
-    body = status.result.body
-    fields = [
-        ("result", body.summary),
-        ("expected", body.expected),
-        ("actual", body.actual),
-        ("tolerance", body.tolerance),
-        ("why stale" if status.state == STALE else "reason", status.why or body.reason),
-        ("runs", _runs(body.runs, state)),
-        ("reference", _runs(body.reference_runs, state)),
-        ("tree", body.tree[:12]),
-        ("command", body.command),
-        ("chips", str(body.chips or "")),
-        ("criteria", body.criteria),
-        ("by", body.author),
-    ]
-    for name, value in fields:
-        if value:
-            text.append(f"{name:<11}", colours.muted)
-            text.append(block(value) + "\n", colours.plain)
-    if body.evidence:
-        text.append("\nevidence\n", colours.strong)
-        text.append_text(_evidence(body.evidence, colours))
-    return text
-
-
-def _evidence(evidence: dict[str, object], colours: Palette) -> Text:
-    text = Text()
-    for name, value in evidence.items():
-        text.append(f"  {one_line(name, 60)}: ", colours.muted)
-        if isinstance(value, list) and value and isinstance(value[0], dict | list):
-            text.append("\n")
-            for item in value[:200]:
-                text.append(f"    {one_line(_compact(item), 400)}\n", colours.plain)
-            if len(value) > 200:
-                text.append(f"    … {count(len(value) - 200, 'more row')}\n", colours.muted)
-        else:
-            text.append(f"{one_line(_compact(value), 2000)}\n", colours.plain)
-    return text
-
-
-def _compact(value: object) -> str:
-    if isinstance(value, dict):
-        return "  ".join(f"{k} {_compact(v)}" for k, v in value.items())
-    if isinstance(value, list):
-        return ", ".join(_compact(v) for v in value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def finding_detail(finding: Finding, state: SessionState, colours: Palette) -> Text:
     """A finding with its evidence, threshold and next step."""
     opened = finding.opened
@@ -297,11 +267,3 @@ def finding_detail(finding: Finding, state: SessionState, colours: Palette) -> T
         for line in opened.evidence[:400]:
             text.append(f"  {block(line)}\n", colours.plain)
     return text
-
-
-def _runs(ids: list[str], state: SessionState) -> str:
-    names = []
-    for run_id in ids:
-        run = state.runs.get(run_id)
-        names.append(f"#{run.number} {run.started.purpose}" if run else run_id)
-    return ", ".join(names)

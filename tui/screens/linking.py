@@ -8,11 +8,14 @@ from rich.text import Text
 from textual import work
 
 from core.errors import PilotageError
+from core.levels import CheckStatus
 from core.state import SessionState
 from core.state_parts import Moment
 from tui.feed import LiveFeed
 from tui.panes.agent import answer, as_json, entry_at
-from tui.panes.levels import LevelPane, check_detail, finding_detail
+from tui.panes.check_detail import check_detail
+from tui.panes.levels import LevelPane, finding_detail
+from tui.panes.rows import RowList
 from tui.past import Past
 from tui.replay_feed import ReplayFeed
 from tui.screens.base import CockpitBase
@@ -144,8 +147,8 @@ class Linking(CockpitBase):
             return
         kind, _, ref = key.partition(":")
         colours, state = palette(self.app), self.view().state
-        if kind == "level":
-            self.query_one(LevelPane).toggle(int(ref))
+        if kind in ("level", "group"):
+            self.query_one(LevelPane).toggle(ref)
             self.draw()
         elif kind == "finding" and (finding := state.findings.get(ref)):
             text = finding_detail(finding, state, colours)
@@ -156,6 +159,12 @@ class Linking(CockpitBase):
                     if status.check.id == ref:
                         text = check_detail(status, state, colours)
                         self._detail(f"{ref} {status.check.title}", text, rows, key)
+
+    def chosen_check(self) -> CheckStatus | None:
+        """The check under the cursor of the level pane."""
+        kind, _, ref = self.query_one("#level-rows", RowList).cursor.partition(":")
+        checks = (s for level in self.view().ladder.levels for s in level.checks)
+        return next((s for s in checks if kind == "check" and s.check.id == ref), None)
 
     def _entry_detail(self, key: str) -> None:
         state, colours = self.view().state, palette(self.app)

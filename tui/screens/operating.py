@@ -27,6 +27,7 @@ from core.events import (
 from core.state_parts import Ask, Intervention
 from tui.actions import READY_S
 from tui.feed import LiveFeed
+from tui.panes.check_detail import can_waive
 from tui.screens.dialogs import Confirm, EditInput, Prompt
 from tui.screens.intervention import InterventionForm, guesses, stamp_text
 from tui.screens.looking import Looking
@@ -225,6 +226,27 @@ class Operating(Looking):
                 self.say(f"The intervention of {when} counts again.")
         elif await self.write(InterventionVoided(id, "", self.author)):
             self.say(f"The intervention of {when} no longer counts; it stays visible. u restores.")
+
+    @work(group="dialog")
+    async def act_waive(self) -> None:
+        """Accept the chosen check of the level pane although it did not pass, with a reason."""
+        from core.verify.evaluate import waived
+
+        status = self.chosen_check()
+        if status is None:
+            self.say("Choose a check in the level pane first (4, then the arrows).")
+            return
+        if why := can_waive(status):
+            self.say(why)
+            return
+        assert status.result is not None
+        body = status.result.body
+        said = f"{body.check} {body.state}: {body.reason or body.summary}"
+        reason = await self.app.push_screen_wait(
+            Prompt(f"waive {body.check}", block(said), hint="why it is all right as it is")
+        )
+        if reason and await self.write(waived(body, reason, self.author), tree=body.tree):
+            self.confirm(f"Waived: {body.check}. It is shown as waived, with your reason.")
 
     @work(group="dialog")
     async def act_mark(self) -> None:

@@ -165,6 +165,27 @@ def test_the_innermost_module_that_differs_by_itself_is_named() -> None:
         assert "differs already, first in blocks.0.up (Linear) (L1.forward)" in results[id].reason
 
 
+def test_other_shapes_are_a_fault_unless_the_batches_are_padded() -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        for name in ("head", ""):
+            module(signals, name).update(error=None, shape_unlike=True)
+
+    def padded(steps: list[JSON], signals: list[JSON]) -> None:
+        change(steps, signals)
+        records(signals, "batch")[0].update(state="padded")
+
+    def wrong(steps: list[JSON], signals: list[JSON]) -> None:
+        padded(steps, signals)
+        module(signals, "head").update(isolated=0.1)
+
+    result = l1(parity(change))["forward"]
+    assert result.summary == "first differs in head (Linear): its output has another shape"
+    result = l1(parity(padded))["forward"]
+    assert result.state == "pass"
+    assert "judged on the reference's own input" in result.evidence["footnotes"][0]
+    assert "head" in l1(parity(wrong))["forward"].summary
+
+
 def test_a_difference_between_the_modules_is_told_from_one_in_a_module() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         module(signals, "head").update(error=0.2)
