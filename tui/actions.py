@@ -48,6 +48,7 @@ class Action:
 
 
 SHOWN = {
+    "exclamation_mark": "!",
     "question_mark": "?",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
@@ -97,6 +98,13 @@ def _gone(view: View) -> str:
     if view.recorder is not False:
         return "The recorder is alive; there is nothing to restart."
     return _now(view)
+
+
+def _tags(view: View) -> str:
+    tagged = view.state.tagged
+    if tagged is None or not tagged.tags:
+        return "The diff guard has tagged nothing in this diff."
+    return ""
 
 
 def _runs(view: View) -> str:
@@ -154,6 +162,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("void", ("u",), "void/restore",
            "Take the last intervention out of the count, or back in. Both stay on record.",
            "record", needs=_now, first=True),
+    Action("waive", ("w",), "waive check",
+           "Accept a check that failed or could not run, with a reason. It stays on record as "
+           "waived, never as passed, and holds for this code, command, criteria and chip count.",
+           "record", needs=_now, first=True),
     Action("mark", ("k",), "mark",
            "Name this moment on the timeline.", "record", needs=_now, first=True),
     _both("pane_diff", ("1",), "diff", "Go to the diff.", "look"),
@@ -167,6 +179,9 @@ ACTIONS: tuple[Action, ...] = (
           needs=_runs, first=True),
     _both("basis", ("b",), "diff basis",
           "Show the diff since the baseline, or only that of the last step.", "look", first=True),
+    _both("tag", ("exclamation_mark",), "next guard tag",
+          "Go to the next change in the diff that the guard has tagged: one that may change what is "
+          "trained, measured or believed.", "look", needs=_tags, first=True),
     _both("unfold", ("t",), "fold/unfold tools", "Show the results of all tool calls, or one "
           "line each.", "look", first=True),
     _both("now", ("escape",), "back to now",

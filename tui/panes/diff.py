@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
+from core.events import DiffTagged
+from core.guard.tag import Tag
 from core.state_parts import Snapshot
 from core.unified_diff import parse_diff
 from tui.panes.pane import Pane
 from tui.view import View
+from tui.widgets.diff_rows import DiffTag
 from tui.widgets.diff_view import DiffView
 from tui.wording import count, one_line
 
@@ -28,7 +31,12 @@ class DiffPane(Pane):
         snapshot = view.state.snapshots[-1] if view.state.snapshots else None
         step = view.choice.step_diff
         diff = self.query_one(DiffView)
-        stamp = (snapshot.tree, snapshot.seq, step, diff.follow) if snapshot else (step,)
+        tagged = view.state.tagged
+        if snapshot is None or tagged is None or tagged.tree != snapshot.tree:
+            tagged = None  # of another tree: its lines would be others
+        stamp: tuple[object, ...] = (step,)
+        if snapshot is not None:
+            stamp = (snapshot.tree, snapshot.seq, step, diff.follow, id(tagged))
         if stamp == self._drawn:
             return
         self._drawn = stamp
@@ -40,13 +48,44 @@ class DiffPane(Pane):
         diff.empty = (
             "The last step changed no file." if step else "Nothing differs from the baseline."
         )
-        diff.set_diff(snapshot.body.step_patch if step else snapshot.body.patch)
+        patch = snapshot.body.step_patch if step else snapshot.body.patch
+        diff.set_diff(patch, diff_tags(tagged, step))
         diff.show_newest(step_places(snapshot.body.step_patch))
         churn = diff.summary if step else churn_text(snapshot)
         note = snapshot.body.patch_note
         foot = f"{one_line(note, 60)} · " if note else ""
+        foot += guard_text(tagged)
         foot += "" if diff.follow else "f follows · "
         self.retitle(f"diff · {basis} · {churn}", f"{foot}tree {one_line(snapshot.tree[:7])}")
+
+    def next_tag(self) -> list[DiffTag]:
+        """Go to the next change that the guard has tagged; returns the tags there."""
+        return self.query_one(DiffView).next_tag()
+
+
+def diff_tags(tagged: DiffTagged | None, step: bool = False) -> list[DiffTag]:
+    """The guard's tags as the diff shows them; ``?`` marks a guess.
+
+    Their old lines are the baseline's, so in the diff of a step they stand at their file.
+    """
+    found = []
+    for item in tagged.tags if tagged else ():
+        tag = Tag.from_json(item)
+        if tag is not None:
+            text = f"guard{'' if tag.sure else '?'} {one_line(tag.kind, 20)}"
+            note = f"{tag.sentence}. {tag.why}"
+            line = None if step and tag.side == "old" else tag.line or None
+            found.append(DiffTag(tag.path, line, text, tag.side, note))
+    return found
+
+
+def guard_text(tagged: DiffTagged | None) -> str:
+    """``! 4 guard tags · `` for the lower border; empty where there are none."""
+    if tagged is None or not tagged.tags:
+        return ""
+    total = len(tagged.tags) + tagged.left_out
+    unasked = f", {len(tagged.unasked)} unasked" if tagged.unasked else ""
+    return f"! {count(total, 'guard tag')}{unasked} · "
 
 
 def step_places(step_patch: str) -> list[tuple[str, int]]:

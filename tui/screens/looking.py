@@ -8,6 +8,7 @@ from textual import work
 from core.state import SessionState
 from core.state_parts import Run
 from tui.panes.agent import AgentPane
+from tui.panes.diff import DiffPane
 from tui.panes.rows import Row
 from tui.panes.run import ending, run_seconds
 from tui.replay_feed import ReplayFeed
@@ -66,6 +67,15 @@ class Looking(Linking):
     def act_basis(self) -> None:
         """The diff since the baseline, or of the last step."""
         self.choice.step_diff = not self.choice.step_diff
+
+    def act_tag(self) -> None:
+        """The next change that the guard has tagged."""
+        self.focus_pane("diff")
+        tags = self.query_one(DiffPane).next_tag()
+        if tags:
+            self.say("\n".join(tag.note for tag in tags[:4]))
+        else:
+            self.say("The diff that is shown has no tag of the guard. b shows the other diff.")
 
     def act_unfold(self) -> None:
         """Tool results in the transcript: all, or a line each."""

@@ -20,11 +20,17 @@ _MAX_PAIR = 400  # characters of a line that is compared word by word with its p
 
 
 class DiffTag(NamedTuple):
-    """A note on a place of the new text: ``guard``, ``C2``. ``line`` None tags the whole file."""
+    """A note on a place: ``guard``, ``C2``. ``line`` None tags the whole file.
+
+    ``line`` counts in the new text, or for ``side`` ``old`` in the old one. ``note`` is a sentence
+    for who goes to the tag.
+    """
 
     path: str
     line: int | None
     text: str
+    side: str = "new"
+    note: str = ""
 
 
 class Row(NamedTuple):
@@ -54,7 +60,8 @@ class DiffRows:
         self._changes: dict[tuple[int, int], dict[int, list[tuple[int, int]]]] = {}
         self._file_tags: dict[int, list[str]] = {}
         self._hunk_tags: dict[tuple[int, int], list[str]] = {}
-        self._line_tags: dict[tuple[int, int], list[str]] = {}
+        self._line_tags: dict[tuple[int, str, int], list[str]] = {}
+        self.placed: dict[int, list[DiffTag]] = {}
         top = 1
         rows = self.rows
         for number, file in enumerate(self.files):
@@ -75,20 +82,40 @@ class DiffRows:
         self.set_tags(self.tags)
 
     def set_tags(self, tags: Iterable[DiffTag]) -> None:
-        """Put notes on files, hunks and lines; a line outside every hunk tags its file only."""
+        """Put notes on files, hunks and lines; a line outside every hunk tags its file only.
+
+        ``placed`` says afterwards which row each tag stands on.
+        """
         self._file_tags, self._hunk_tags, self._line_tags = {}, {}, {}
+        self.placed = {}
+        tags = list(tags)
+        places = self._places() if tags else {}
         by_path: dict[str, list[int]] = {}
         for number, file in enumerate(self.files):
             by_path.setdefault(file.path, []).append(number)
         for tag in tags:
             for number in by_path.get(tag.path, ()):
                 _add(self._file_tags.setdefault(number, []), tag.text)
-                if tag.line is None:
-                    continue
-                for at, hunk in enumerate(self.files[number].hunks):
-                    if hunk.new_start <= tag.line < hunk.new_start + max(1, hunk.new_count):
+                row = self.file_rows[number]
+                place = (number, tag.side, tag.line or 0)
+                for at, hunk in enumerate(self.files[number].hunks if tag.line else ()):
+                    if _holds(hunk, tag):
                         _add(self._hunk_tags.setdefault((number, at), []), tag.text)
-                        _add(self._line_tags.setdefault((number, tag.line), []), tag.text)
+                        _add(self._line_tags.setdefault(place, []), tag.text)
+                        row = places.get(place, row)
+                self.placed.setdefault(row, []).append(tag)
+
+    def _places(self) -> dict[tuple[int, str, int], int]:
+        """The row of each line, by file, side and number; a line that both sides have is new."""
+        found = {}
+        for index, row in enumerate(self.rows):
+            if row.kind == "line":
+                line = self.line(row)
+                if line.new is not None:
+                    found[row.file, "new", line.new] = index
+                elif line.old is not None:
+                    found[row.file, "old", line.old] = index
+        return found
 
     def hunk(self, row: Row) -> Hunk:
         """The hunk a row stands in."""
@@ -105,8 +132,9 @@ class DiffRows:
         if row.kind == "hunk":
             return self._hunk_tags.get((row.file, row.hunk), [])
         if row.kind == "line":
-            new = self.line(row).new
-            return self._line_tags.get((row.file, new), []) if new is not None else []
+            line = self.line(row)
+            side, at = ("old", line.old) if line.new is None else ("new", line.new)
+            return self._line_tags.get((row.file, side, at or 0), [])
         return []
 
     def colours(self, row: Row) -> list[TokenSpan]:
@@ -205,6 +233,14 @@ def _notes(file: DiffFile) -> list[str]:
     if file.status == "added" and not file.hunks and not file.binary:
         out.append("An empty file.")
     return out + file.notes
+
+
+def _holds(hunk: Hunk, tag: DiffTag) -> bool:
+    """Whether a tag's line lies in a hunk."""
+    start, count = hunk.new_start, hunk.new_count
+    if tag.side == "old":
+        start, count = hunk.old_start, hunk.old_count
+    return tag.line is not None and start <= tag.line < start + max(1, count)
 
 
 def _add(tags: list[str], text: str) -> None:

@@ -251,6 +251,19 @@ of each new step; a move in it stops that, so that nothing moves while you read.
 
     # Moving.
 
+    def next_tag(self) -> list[DiffTag]:
+        """Go to the next row with tags, after the last one to the first; returns its tags."""
+        rows = sorted(self._data.placed)
+        if not rows:
+            return []
+        target = next((row for row in rows if row > self.cursor), rows[0])
+        height = max(1, self.scrollable_content_region.height)
+        # In the upper half: a toast with the sentence comes up at the lower edge.
+        if not self.scroll_offset.y <= target < self.scroll_offset.y + height // 2:
+            self.put_scroll(y=max(0, target - height // 3))
+        self.move_cursor(target)
+        return self._data.placed[target]
+
     def _jump_rows(self, starts: list[int], direction: int) -> None:
         if not starts:
             return
