@@ -24,6 +24,7 @@ from core.runs.record_fields import Record as Record
 from core.runs.record_fields import build
 from core.runs.records_data import DATA_KINDS
 from core.runs.records_replay import NESTED, REPLAY_KINDS
+from core.runs.records_world import WORLD_KINDS
 from core.text import clean
 
 MAX_LINE = 2 * 1024 * 1024  # bytes; the probe itself writes at most 1 MiB
@@ -359,7 +360,7 @@ KINDS: Mapping[str, type[Record]] = {
         FinishRecord,
         ProbeErrorRecord,
     )
-} | {**DATA_KINDS, **REPLAY_KINDS}
+} | {**DATA_KINDS, **REPLAY_KINDS, **WORLD_KINDS}
 
 
 # --- in and out ------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ class BatchRecord(Record):
     """The ``n``-th batch (from 0) of the training beside the reference's.
 
     ``source``: ``loader`` (as the DataLoader yielded it) or ``root`` (what the model was given).
-    ``state``: ``same``, ``padded`` (the reference's, and more), ``reordered``, ``unlike`` or
-    ``missing`` (the reference has none of this number). ``leaf`` is the path of the first tensor
+    ``state``: ``same``, ``padded`` (the reference's, and more), ``reordered`` (its rows, or the same
+    data set, in another order), ``unlike`` or ``missing`` (it was not drawn here). ``leaf`` is the path of the first tensor
     that differs, ``error`` its error; ``fed``: the program went on with the reference's.
     """
 
