@@ -26,7 +26,7 @@ from core.workspace_files import WorkspaceError as WorkspaceError
 
 CACHES = (
     "__pycache__/", "*.py[co]", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".ipynb_checkpoints/",
-    "*.egg-info/", ".venv/", "venv/", "node_modules/",
+    "*.egg-info/", ".venv/", "venv/", "node_modules/", "*.pilotage",
 )  # fmt: skip
 """Gitignore patterns of what is made anew at need: never part of a baseline or a snapshot."""
 

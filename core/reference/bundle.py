@@ -134,17 +134,17 @@ def _seal(path: Path) -> int:
         size = file.seek(0, os.SEEK_END)
         digest = digest_of(file, size - DIGEST)
         file.seek(size - DIGEST)
-        file.write(digest.encode())
+        file.write(digest.hexdigest().encode())
         file.flush()
         os.fsync(file.fileno())
     return size
 
 
-def digest_of(file: BinaryIO, size: int) -> str:
-    """SHA-256 of the first ``size`` bytes of a file."""
+def digest_of(file: BinaryIO, size: int) -> hashlib._Hash:
+    """SHA-256 of the first ``size`` bytes of a file; the file then stands behind them."""
     digest = hashlib.sha256()
     file.seek(0)
     while size > 0 and (piece := file.read(min(CHUNK, size))):
         digest.update(piece)
         size -= len(piece)
-    return digest.hexdigest()
+    return digest

@@ -131,7 +131,11 @@ def commit_of(project: Path) -> tuple[str, bool]:
         if found is None:
             return "", False
         head = run_git(project, {}, ["rev-parse", "--verify", "HEAD^{commit}"])
-        changed = run_git(project, {}, ["status", "--porcelain", "-z", "--no-renames", "."])
+        # A bundle that lies beside the code is none of it (core.workspace.CACHES).
+        where = [".", ":(exclude)*.pilotage"]
+        changed = run_git(
+            project, {}, ["status", "--porcelain", "-z", "--no-renames", "--", *where]
+        )
     except GitError:
         return "", False
     return head.decode().strip(), bool(changed)

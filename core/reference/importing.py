@@ -202,9 +202,21 @@ def _events(
                 pid=0,
             )
         yield NewEvent(body, "importer", run_id, tree)
-        if isinstance(body, ev.RunStarted) and notes:
-            said = [{"k": "notice", "text": text} for text in notes]
+        if isinstance(body, ev.RunStarted):
+            said = [{"k": "notice", "text": text} for text in [_origin(bundle), *notes]]
             yield NewEvent(ev.RunSignalled(said), "importer", run_id, tree)
+
+
+def _origin(bundle: Bundle) -> str:
+    """Where a run comes from, for the log: the bundle itself may be gone when it is read."""
+    manifest = bundle.manifest
+    machine = manifest.hardware
+    on = ", ".join([machine.cpu, *machine.gpu])
+    torch = manifest.packages.get("torch")
+    return clean(
+        f"Recorded {manifest.made} on {on}{f' with torch {torch}' if torch else ''}, and imported "
+        f"from the bundle {bundle.path.name} (sha256 {bundle.sha256[:12]})."
+    )
 
 
 def _remove(made: list[Path]) -> None:

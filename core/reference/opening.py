@@ -144,10 +144,12 @@ class Bundle:
         """The file is what was written, to the byte."""
         self._file.seek(max(0, self.size - DIGEST - len(SEAL)))
         end = self._file.read()
-        self.sha256 = digest_of(self._file, self.size)
-        if end.startswith(SEAL):
-            if end[len(SEAL) :].decode("latin-1") == digest_of(self._file, self.size - DIGEST):
-                return
+        digest = digest_of(self._file, max(0, self.size - DIGEST))
+        seal = digest.hexdigest().encode()
+        digest.update(end[-DIGEST:])
+        self.sha256 = digest.hexdigest()
+        if end == SEAL + seal:
+            return
         comment = self._zip.comment
         if (
             comment
@@ -158,12 +160,9 @@ class Bundle:
                 f"{self.name} is cut off: its last bytes are missing. Copy the bundle again."
             )
         self._agree()
-        for name, member in self.manifest.members.items():
-            digest = hashlib.sha256()
-            for piece in self._read(name):
-                digest.update(piece)
-            if digest.hexdigest() != member.sha256:
-                raise self._changed(name)
+        for name in self.manifest.members:
+            for _ in self._checked(name):
+                pass
         raise BundleError(
             f"{self.name} was changed after it was made: its seal does not fit what is in it. "
             "Copy the bundle again, or record it again."

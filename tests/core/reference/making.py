@@ -51,12 +51,15 @@ def tensors(path: Path, values: dict[str, list[float]]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
-def capture(directory: Path, scale: float = 1.0) -> Path:
-    """What the probe writes of a parity run of one rank, as far as it is looked at here."""
+def capture(directory: Path, scale: float = 1.0, sketch: str = "") -> Path:
+    """What the probe writes of a parity run of one rank, as far as it is looked at here.
+
+    ``sketch`` is ``"sketch."`` where the outputs are samples only.
+    """
     rank = directory / "rank0"
     rank.mkdir(parents=True)
     tensors(rank / "weights.safetensors", {"0.weight": [1.0, 2.0], "0.bias": [0.5]})
-    tensors(rank / "forward.safetensors", {"out.0.": [scale, 2.0, 3.0]})
+    tensors(rank / "forward.safetensors", {f"{sketch}out.0.": [scale, 2.0, 3.0]})
     index = {
         "format": 1, "rank": 0, "world": 1, "steps": 2, "precision": "fp32", "why": "",
         "weights": [{"key": "0.weight"}, {"key": "0.bias"}], "batches": [], "batch_source": None,
@@ -83,13 +86,14 @@ def make_bundle(
     captured: bool = True,
     metric: float = 0.75,
     scale: float = 1.0,
+    sketch: str = "",
     change: Callable[[Manifest], Manifest] = lambda m: m,
 ) -> Path:
     """A bundle of one run in full and one parity run; returns its path."""
     work = place / f"work of {name}"
     (work / "code").mkdir(parents=True)
     (work / "code" / "train.py").write_text(code)
-    tensors_at = capture(work / "r2" / "capture", scale)
+    tensors_at = capture(work / "r2" / "capture", scale, sketch)
     steps = [
         {"k": "step", "pid": 1, "tid": 1, "n": n, "loss": 1 / n, "grad_norm": 2.0} for n in (1, 2)
     ]
@@ -150,7 +154,7 @@ def reseal(path: Path) -> None:
         size = file.seek(0, 2)
         digest = digest_of(file, size - DIGEST)
         file.seek(size - DIGEST)
-        file.write(digest.encode())
+        file.write(digest.hexdigest().encode())
 
 
 def rewrite(path: Path, change: Callable[[str, bytes], bytes | None], seal: bool = True) -> None:

@@ -59,6 +59,15 @@ def test_without_tensors_they_do_not_agree_by_default(tmp_path: Path) -> None:
     assert "has no tensors" in describe_comparison(found)
 
 
+def test_samples_are_compared_with_samples_only(tmp_path: Path) -> None:
+    whole = make_bundle(tmp_path, name="a.pilotage")
+    some = make_bundle(tmp_path, name="b.pilotage", sketch="sketch.", scale=1.5)
+    others = make_bundle(tmp_path, name="c.pilotage", sketch="sketch.")
+    (row,) = compare(some, others)["modules"]["rows"]
+    assert row["sampled"] and row["error"] == pytest.approx(0.5 / math.sqrt(14))
+    assert compare(whole, some)["modules"]["compared"] == 0
+
+
 def test_what_is_no_bundle(tmp_path: Path) -> None:
     a = make_bundle(tmp_path)
     with pytest.raises(BundleError, match="There is no bundle"):

@@ -21,7 +21,7 @@ from core.state import SessionState, fold
 from core.verify.evaluate import measure
 from sessions.audit import audit
 from sessions.log import EventLog
-from sessions.opening import create
+from sessions.opening import create, play_headless
 from sessions.references import import_reference
 from tests.core.reference.making import CODE, edited, make_bundle, rehash, rewrite, started
 
@@ -263,3 +263,50 @@ def test_the_time_of_redirected_cuda_counts_for_nothing(tmp_path: Path) -> None:
     time = next(r for r in results if r.check == "L4.time")
     assert time.state == "not run" and "says nothing of time or dollars" in time.reason
     assert run_cost(state, state.runs["r1"]).usd is None
+
+
+def test_what_was_spent_elsewhere_is_not_this_sessions(tmp_path: Path) -> None:
+    from core.money import costs
+
+    config = CONFIG + "[prices]\nreference = 'mine'\noverride = { mine = { usd_per_hour = 36, "
+    config += "scope = 'instance' } }\n"
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "proj" / "train.py").write_text(CODE)
+    config = config.replace("{title}", "thing").replace("{command}", "python train.py")
+    (tmp_path / "pilotage.toml").write_text(config)
+    path = create(load(tmp_path), "0.0.test")
+    import_reference(path, make_bundle(tmp_path))
+    found = costs(state_of(path))
+    assert found.reference_run.usd == pytest.approx(3.0 / 3600 * 36)
+    assert found.hardware.usd == 0.0
+
+
+def test_a_run_says_where_it_comes_from(tmp_path: Path) -> None:
+    path = session(tmp_path)
+    import_reference(path, make_bundle(tmp_path))
+    for run in state_of(path).runs.values():
+        assert run.notices[0].startswith(
+            "Recorded 2026-01-02T03:04:05+00:00 on a CPU, a GPU with torch 2.9.1, and imported from "
+            "the bundle made.pilotage (sha256 "
+        )
+
+
+def test_a_bundle_that_was_damaged_since_ends_the_recorder_with_its_sentence(
+    tmp_path: Path,
+) -> None:
+    bundle = make_bundle(tmp_path)
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "proj" / "train.py").write_text(CODE)
+    text = CONFIG.format(title="thing", command="python train.py")
+    (tmp_path / "pilotage.toml").write_text(
+        text.replace("[target]", "bundle = 'made.pilotage'\n[target]")
+    )
+    path = create(load(tmp_path), "0.0.test")
+    bundle.write_bytes(bundle.read_bytes()[:-100])
+    with pytest.raises(BundleError, match="cut off"):
+        play_headless(path, lambda line: None)
+    last = events(path)[-1].body
+    assert isinstance(last, ev.RecorderStopped) and "is cut off" in last.reason
+    assert not state_of(path).runs
+    with pytest.raises(BundleError, match="cut off"):
+        create(load(tmp_path), "0.0.test")
