@@ -30,6 +30,13 @@ class Module:
     shape_unlike: bool
 
     @property
+    def placed(self) -> float | None:
+        """The error in place; None where outputs of other shapes could not be laid beside."""
+        if self.shape_unlike and self.error is not None and math.isinf(self.error):
+            return None
+        return self.error
+
+    @property
     def told(self) -> str:
         """``blocks.1.up (Linear)``; the root is called by its class."""
         return f"{self.name} ({self.type})" if self.name else self.type
@@ -57,27 +64,27 @@ def first_diverging(
 
     A module that differs when it is fed the reference's own input is itself at fault, the
     innermost such one first. Where none does, the first output that differs in place got another
-    input, from the code between the modules. With ``padded`` batches outputs have other shapes in
-    place, and what counts is how a module does on the reference's own input.
+    input, from the code between the modules. Another shape is a difference where it is that of the
+    model's own output, unless batches are ``padded``: within it, a faithful migration computes on
+    all positions what the original picked some of, so that shapes are static.
     """
-    shapes = [m for m in found if m.shape_unlike]
-    if shapes and not padded:
-        first = _innermost(shapes)
-        return first, "its output has another shape"
+    if not padded and any(m.shape_unlike and not m.name for m in found):
+        first = _innermost([m for m in found if m.shape_unlike])
+        return first, "its output has another shape, and the model's own has"
     alone = [m for m in found if m.isolated is not None and m.isolated > rtol]
     if alone:
         first = _innermost(alone)
         assert first.isolated is not None
         return first, f"fed the reference's own input it differs by {share(first.isolated)}"
-    placed = [m for m in found if m.error is not None and m.error > rtol]
+    placed = [m for m in found if m.placed is not None and m.placed > rtol]
     if not placed:
         return None
     first = _innermost(placed)
-    assert first.error is not None
+    assert first.placed is not None
     if first.isolated is None:
-        return first, f"its output differs by {share(first.error)}"
+        return first, f"its output differs by {share(first.placed)}"
     return first, (
-        f"its output differs by {share(first.error)}, but not when it is fed the reference's own "
+        f"its output differs by {share(first.placed)}, but not when it is fed the reference's own "
         "input: look at the code that runs before it, between the modules"
     )
 
@@ -111,11 +118,9 @@ def forward(s: Subject) -> Verdict:
         raise NotRun(s.not_replayed("outputs of modules"))
     found = modules(record)
     padded = is_padded(s)
-    known = [
-        m
-        for m in found
-        if m.error is not None or m.isolated is not None or (m.shape_unlike and not padded)
-    ]
+    known = [m for m in found if m.placed is not None or m.isolated is not None]
+    if not padded:
+        known += [m for m in found if m.shape_unlike and not m.name and m not in known]
     if not known:
         raise NotRun(
             "No module of the first forward pass could be compared: none has the same name on both "
@@ -137,7 +142,7 @@ def forward(s: Subject) -> Verdict:
             tolerance=tolerance,
             evidence=evidence,
         )
-    errors = [m.isolated if m.error is None else m.error for m in known]
+    errors = [m.isolated if m.placed is None else m.placed for m in known]
     worst = max((e or 0.0 for e in errors), default=0.0)
     summary = f"{len(known)} modules agree: relative L2 {share(worst)} at most"
     own = _own(s, evidence)
@@ -199,14 +204,18 @@ def _evidence(s: Subject, record: JSON, found: list[Module], known: list[Module]
         "only in the migrated code": record.get("extra") or [],
     }
     notes = [f"{sketched} of {len(known)} outputs were compared by a sample"] if sketched else []
-    if is_padded(s):
-        notes.append("batches are padded: modules are judged on the reference's own input")
-    worst = sorted(known, key=lambda m: -(m.error if m.error is not None else math.inf))[:SHOWN]
+    shapes = [m.told for m in found if m.shape_unlike and m.placed is None]
+    if shapes:
+        more = f" and {len(shapes) - 1} more" if len(shapes) > 1 else ""
+        notes.append(f"{shapes[0]}{more}: of another shape, so not compared in place")
+    elif is_padded(s):
+        notes.append("batches are padded: outputs are compared where the reference has a value")
+    worst = sorted(known, key=lambda m: -(m.placed if m.placed is not None else math.inf))[:SHOWN]
     keep = {id(m) for m in worst}
     rows = [
         {
             "module": m.told,
-            "in place": _shown(m.error),
+            "in place": _shown(m.placed),
             "alone": _shown(m.isolated),
             **({"sketched": True} if m.sketched else {}),
             **({"shape": "unlike"} if m.shape_unlike else {}),

@@ -165,24 +165,29 @@ def test_the_innermost_module_that_differs_by_itself_is_named() -> None:
         assert "differs already, first in blocks.0.up (Linear) (L1.forward)" in results[id].reason
 
 
-def test_other_shapes_are_a_fault_unless_the_batches_are_padded() -> None:
-    def change(steps: list[JSON], signals: list[JSON]) -> None:
-        for name in ("head", ""):
-            module(signals, name).update(error=None, shape_unlike=True)
+def test_another_shape_is_a_fault_where_it_is_the_models_own_and_nothing_is_padded() -> None:
+    def inner(steps: list[JSON], signals: list[JSON]) -> None:
+        module(signals, "head").update(error="inf", isolated=None, shape_unlike=True)
+
+    def whole(steps: list[JSON], signals: list[JSON]) -> None:
+        inner(steps, signals)
+        module(signals, "").update(error="inf", isolated=None, shape_unlike=True)
 
     def padded(steps: list[JSON], signals: list[JSON]) -> None:
-        change(steps, signals)
+        whole(steps, signals)
         records(signals, "batch")[0].update(state="padded")
 
     def wrong(steps: list[JSON], signals: list[JSON]) -> None:
-        padded(steps, signals)
+        inner(steps, signals)
         module(signals, "head").update(isolated=0.1)
 
-    result = l1(parity(change))["forward"]
-    assert result.summary == "first differs in head (Linear): its output has another shape"
-    result = l1(parity(padded))["forward"]
+    result = l1(parity(inner))["forward"]
     assert result.state == "pass"
-    assert "judged on the reference's own input" in result.evidence["footnotes"][0]
+    assert result.evidence["footnotes"] == [
+        "head (Linear): of another shape, so not compared in place"
+    ]
+    assert "in head (Linear): its output has another shape" in l1(parity(whole))["forward"].summary
+    assert l1(parity(padded))["forward"].state == "pass"
     assert "head" in l1(parity(wrong))["forward"].summary
 
 
