@@ -12,7 +12,8 @@ from .backends import Backend
 
 # Newest name first. torch_xla 2.1 and older say Server.
 FROM_DEVICE = ("TransferFromDeviceTime", "TransferFromServerTime")
-EXECUTE = "ExecuteTime"
+# One device, or all devices at once (SPMD): a program has the one or the other.
+EXECUTE = ("ExecuteTime", "ExecuteReplicatedTime")
 SHORT_SAMPLES = 200
 # A metric is handed over with its last 1024 samples, at 80 ns each, and the names of all counters
 # as a new list: from so many samples on the look is taken at two steps (one difference) of EVERY,
@@ -98,12 +99,13 @@ class XlaBackend(Backend):
         time. A report that reads otherwise than expected is not asked again.
         """
         if self.report is not None and self.samples > SHORT_SAMPLES:
-            text = self.report(["-"], [EXECUTE, FROM_DEVICE[0]])
-            found = [_total(text, name) for name in (EXECUTE, FROM_DEVICE[0])]
-            if found[0] is not None:
-                return found[0], found[1] or 0
+            text = self.report(["-"], [*EXECUTE, FROM_DEVICE[0]])
+            alone, together, sent = [_total(text, n) for n in (*EXECUTE, FROM_DEVICE[0])]
+            found = together if alone is None else alone
+            if found is not None:
+                return found, sent or 0
             self.report = None
-        return self._metric(EXECUTE)[0], self._metric(*FROM_DEVICE)[0]
+        return self._metric(*EXECUTE)[0], self._metric(*FROM_DEVICE)[0]
 
     def progress(self):
         """See Backend. A compile that has begun is counted at once, its time when it has ended."""
