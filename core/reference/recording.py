@@ -37,6 +37,7 @@ from core.reference.marks import CUDA_ON_CPU, NO_TIME
 from core.state import SessionState
 from core.state_parts import Run
 from core.text import clean
+from core.verify.subject import TELLING
 from core.version import __version__
 from core.workspace import Workspace
 
@@ -98,8 +99,9 @@ async def record(
     bundle ``output``. Returns its manifest and its size in bytes.
 
     ``say`` gets a line for whatever is worth telling. Unless ``keep``, what the session left in
-    the project's repository is taken out again. Raises :class:`RecordingFailed` where a run does
-    not end with exit 0, :class:`PilotageError` where something else is wrong.
+    the project's repository is taken out again. Raises :class:`RecordingFailed` where a full run
+    does not end with exit 0 (a parity run that does not is told, and the bundle has no tensors),
+    :class:`PilotageError` where something else is wrong.
     """
     session_dir = session_dir.absolute()
     with RecorderLock(session_dir):
@@ -165,8 +167,13 @@ async def _make_runs(
             await runs.settled()
     made = _reference_runs(journal.state)
     for run in made:
-        if not run.ok_exit:
+        if run.ok_exit:
+            continue
+        told = run.ended is not None and run.ended.reason in TELLING
+        if run.started.purpose == "reference" or not told:
             raise RecordingFailed(_failure(run))
+        # The hours of the full runs are worth keeping without it.
+        say(_failure(run))
     if not any(run.started.of == "reference" for run in made):
         raise RecordingFailed("The recording was stopped before every run was made.")
 
@@ -182,7 +189,10 @@ def _failure(run: Run) -> str:
     what = (
         "The reference" if run.started.purpose == "reference" else "A parity run of the reference"
     )
-    text = f"{what} {how}, so there is nothing to compare with: {clean(run.started.command)}.{why}"
+    lost = "so there is nothing to compare with"
+    if run.started.purpose != "reference":
+        lost = "so the bundle has no tensors of it"
+    text = f"{what} {how}, {lost}: {clean(run.started.command)}.{why}"
     count = len(run.lines)
     last = [clean(run.lines[i].text) for i in range(max(0, count - LAST_LINES), count)]
     return "\n".join([f"{text} Its last lines:", *(f"  {line}" for line in last)]) if last else text
@@ -321,6 +331,10 @@ def _run_facts(run: Run, place: dict[str, int], session_dir: Path) -> RunFacts:
 
 
 def _why(run: Run) -> str:
+    end = run.ended
+    if not run.ok_exit and end is not None:
+        how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
+        return f"it ended with {how}, so parity can't be measured."
     if not run.steps:
         return (
             "the probe saw no optimizer step in it, so parity can't be measured. Look whether the "

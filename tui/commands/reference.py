@@ -96,7 +96,8 @@ def record(
       pilotage reference record . -o m.pilotage --budget 2000       a large model
 
     Neither the cockpit nor torch is needed in Pilotage's own Python: see README.
-    Exit code 1: the project itself failed; its last lines are shown. 2: bad input.
+    Exit code 1: the project itself failed; its last lines are shown, and nothing is written unless
+    only a parity run failed. 2: bad input.
     """
     from core.config import load
     from core.reference.opening import Bundle
@@ -115,10 +116,14 @@ def record(
         budget_mb=budget_mb,
     )
     file = Path(output)
-    record_reference(config, __version__, file, keep=keep, say=lambda t: click.echo(t, err=True))
+    manifest, _ = record_reference(
+        config, __version__, file, keep=keep, say=lambda text: click.echo(text, err=True)
+    )
     with Bundle(file.expanduser()) as bundle:
         data = bundle_json(bundle)
     show(data, describe(data), as_json)
+    if any(run.exit_code != 0 for run in manifest.runs):
+        raise click.exceptions.Exit(DOES_NOT_HOLD)
 
 
 @reference.command("show", short_help="What a bundle holds.")

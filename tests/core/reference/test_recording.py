@@ -222,6 +222,19 @@ def test_a_project_that_fails_is_told_with_its_last_lines(tmp_path: Path) -> Non
     assert not (tmp_path / "x.pilotage").exists() and not list(tmp_path.glob(".*part"))
 
 
+def test_a_parity_run_that_fails_costs_only_the_tensors(tmp_path: Path) -> None:
+    """The full run may have taken hours."""
+    code = PLAIN + "if os.environ['PILOTAGE_PROBE_MODE'] == 'parity':\n    raise SystemExit(7)\n"
+    place = project(tmp_path / "p", code, CONFIG.replace(" --seed {seed}", ""))
+    file = tmp_path / "x.pilotage"
+    done = call("reference", "record", place, "-o", file, "--json")
+    assert done.exit_code == 1 and file.is_file()
+    assert "ended with exit 7, so the bundle has no tensors of it" in done.stderr
+    data = json.loads(done.stdout)
+    assert data["metric"] == 0.5 and "it ended with exit 7" in data["parity"]
+    assert call("reference", "show", file).exit_code == 0
+
+
 def test_a_program_without_an_optimizer_has_no_parity_and_says_so(tmp_path: Path) -> None:
     config = CONFIG.replace(" --seed {seed}", "")
     place = project(tmp_path / "p", PLAIN, config)
