@@ -39,6 +39,7 @@ def install_xla(model):
     wrap(model, "all_reduce", "R", after=_reducing("all_reduce"))
     for name in ("mesh_reduce", "all_gather"):
         wrap(model, name, "R", after=_counting(name))
+    wrap(model, "rendezvous", "R", after=_met)
 
 
 def _counting(name):
@@ -48,6 +49,12 @@ def _counting(name):
             counts[name] = counts.get(name, 0) + 1
 
     return count
+
+
+def _met(args, kwargs, result):
+    """A rendezvous hands over values where it has a payload; else it is a barrier."""
+    if kwargs.get("payload") or (len(args) > 1 and args[1]):
+        _counting("rendezvous")(args, kwargs, result)
 
 
 def _reducing(name):
