@@ -28,8 +28,8 @@ SEAL = b"pilotage reference bundle, sha256 of what is before: "
 DIGEST = 64  # hexadecimal digits at the end of the file
 CHUNK = 1 << 20
 
-MAX_RECORDS = 256 << 20
-"""Bytes of events of one run, at most: of 16 MB of output and some 100,000 step records."""
+MAX_RECORDS = 512 << 20
+"""Bytes of events of one run, at most: 16 MB of output and a million steps of 500 bytes each."""
 
 KINDS = (
     "run.started", "run.output", "run.elided", "run.stalled", "run.resumed", "run.sampled",

@@ -173,6 +173,12 @@ def _notes(manifest: Manifest, config: SessionConfig) -> Iterator[str]:
             f"The bundle's parity runs have {manifest.k} steps and this session's criteria ask for "
             f"{steps}: only the first {min(manifest.k, steps)} are compared."
         )
+    ours = config.metric.name or config.metric.key
+    if ours and manifest.metric_name and ours != manifest.metric_name:
+        yield (
+            f"The bundle's metric is {clean(manifest.metric_name)[:60]}, and this session's is "
+            f"{clean(ours)[:60]}: what is compared is what each found under its own name."
+        )
     if manifest.time:
         yield f"The bundle is no measure of time or dollars: {manifest.time}."
     for run in manifest.runs:
