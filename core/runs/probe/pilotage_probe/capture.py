@@ -88,7 +88,7 @@ class Capture:
         self.reserved = 0  # of which for gradients
         self.done = False
         self.writers = {}
-        self.keys = weakref.WeakKeyDictionary()  # tensor -> its key in weights
+        self.weights = set()  # keys of the weights that are written
         self.index = {
             "format": FORMAT,
             "rank": rank,
@@ -123,7 +123,7 @@ class Capture:
         """Write a tensor, or a sample where it does not fit; its entry for the index."""
         size = tensors.nbytes(tensor)
         if self.fits(size, share):
-            self.writer(file).add(key, tensor)
+            self._add(file, key, tensor)
             self.left -= size
         else:
             tensor = tensors.host(tensor)
@@ -133,9 +133,16 @@ class Capture:
 
     def put_sketch(self, file, key, sample, stride, norm, numel):
         """Write the sample of a tensor that does not fit."""
-        self.writer(file).add("sketch." + key, sample)
+        self._add(file, "sketch." + key, sample)
         self.left -= tensors.nbytes(sample)
         self.index["sketched"][key] = {"norm": finite(norm), "numel": numel, "stride": stride}
+
+    def _add(self, file, key, tensor):
+        try:
+            self.writer(file).add(key, tensor)
+        except OSError:  # the disk is full: what there is of it is no capture
+            self.done = True
+            raise
 
     def note(self, why):
         """Say in the index why something is missing."""
@@ -150,11 +157,11 @@ class Capture:
         self.done = True
         for root in recording.roots.get(self.rank, ()):
             if root.blind:
-                self.note("%s ran without gradients only, and no step followed." % root.cls)
+                self.note("%s was called in evaluation only before the end." % root.cls)
         if not self.index["roots"]:
             self.note(
-                "No module was called in training mode with gradients, so there are no weights. "
-                "Call model.train() and the model itself (not its forward) in the training loop."
+                "No module was called in training, so there are no weights. Call the model itself "
+                "(not its forward) in the training loop."
             )
         elif not self.index["gradients"]:
             self.note("No optimizer made a step after a backward pass.")
@@ -177,7 +184,13 @@ def finite(number):
 
 def _sink(root):
     mine = current()
-    return None if mine is None or mine.done else _Sink(mine, root)
+    if mine is None or mine.done:
+        return None
+    try:
+        return _Sink(mine, root)
+    except Exception as error:
+        mine.note("The weights of %s could not be written: %s." % (root.cls, error))
+        raise
 
 
 class _Sink:
@@ -217,6 +230,9 @@ class _Sink:
         self._do(self._begun, ties)
 
     def _weight(self, key, tensor, kind, trained):
+        if key in self.mine.weights:
+            return  # the first forward pass failed, this is another
+        self.mine.weights.add(key)
         entry = self.mine.put("weights", key, tensor)
         entry["norm"] = finite(tensors.norm(tensor))
         entry["kind"] = kind
@@ -228,7 +244,7 @@ class _Sink:
         index = self.mine.index
         index["roots"] += ["?"] * (self.root.index + 1 - len(index["roots"]))
         index["roots"][self.root.index] = self.root.cls
-        index["ties"] += ties
+        index["ties"] += [group for group in ties if group not in index["ties"]]
         self.mine.reserved = min(self.mine.reserved, self.mine.left // 2)
 
     def inputs(self, call):
@@ -316,6 +332,7 @@ class _Sink:
                 norm = float(process.backend.read([norm])[0])
                 sample = tensors.sampled(host, 1)
                 self._do(self.mine.put_sketch, "forward", key, sample, stride, norm, numel)
+        self.seen.clear()
         self._do(self._listed, recorded.skipped)
 
     def _listed(self, skipped):

@@ -393,11 +393,25 @@ def _unchanged(module):
             yield
     finally:
         for value, saved in contents:
-            value.clear()
-            value.extend(saved) if isinstance(value, list) else value.update(saved)
+            _restore(value, saved)
         for own, saved in attributes:
-            own.clear()
-            own.update(saved)
+            _restore(own, saved)
+
+
+def _restore(value, saved):
+    """Give a dict, list or set the items back that it had, if it has others now."""
+    same = len(value) == len(saved)
+    if isinstance(value, dict):
+        missing = object()
+        if same and all(value.get(key, missing) is item for key, item in saved.items()):
+            return
+        value.clear()
+        value.update(saved)
+    elif isinstance(value, list):
+        value[:] = saved
+    else:
+        value.clear()
+        value.update(saved)
 
 
 def _frozen(parameter):

@@ -6,12 +6,13 @@ factor is taken out of them.
 
 import weakref
 
-from . import process, reading, recording, scaling
+from . import guard, process, reading, recording, scaling
 
 SCALED = "The gradients of a first step were scaled by what could not be read."
 
 takers = []  # functions of (number of the step, [(key, parameter, read)], why or None)
 _done = weakref.WeakSet()  # optimizers whose first step has been seen
+_taken = {}  # rank -> keys of gradients that an optimizer's first step had
 _clipped = weakref.WeakKeyDictionary()  # optimizer -> (cycle, {id: gradient}, why)
 
 
@@ -38,8 +39,8 @@ def before_step(thread, cycle, optimizer):
     if not takers or optimizer in _done:
         return
     _done.add(optimizer)
-    if not cycle.losses:
-        recording.confirm(recording.rank())
+    held = {id(p) for p in reading.held(optimizer)} if cycle.losses else None
+    recording.confirm(recording.rank(), held)
     pairs = _pairs(optimizer)
     of, found, why = _clipped.pop(optimizer, (None, None, None))
     if of is not None and of() is cycle:
@@ -52,12 +53,15 @@ def before_step(thread, cycle, optimizer):
         why = None if by else SCALED
         process.backend.synchronise()
         triples = [(key, p, lambda p=p: _read(p.grad, by)) for key, p in pairs]
+    _taken.setdefault(recording.rank(), set()).update(key for key, _ in pairs)
     for take in takers:
-        take(thread.steps + 1, triples, why)
+        with guard.reporting("first gradients"):
+            take(thread.steps + 1, triples, why)
 
 
 def _pairs(optimizer):
-    """[(key, parameter)] of what its step should change: without what only others hold."""
+    """[(key, parameter)] of what its step should change: without what only others hold, or held."""
+    taken = _taken.get(recording.rank(), ())
     mine = {id(p) for p in reading.held(optimizer)}
     others = {id(p) for o in list(reading.made) for p in reading.held(o)} - mine
     seen, pairs = set(), []
@@ -66,7 +70,7 @@ def _pairs(optimizer):
             if kind != "parameter" or id(tensor) in seen or id(tensor) in others:
                 continue
             seen.add(id(tensor))
-            if tensor.requires_grad:
+            if tensor.requires_grad and (key not in taken or id(tensor) in mine):
                 pairs.append((key, tensor))
     return pairs
 

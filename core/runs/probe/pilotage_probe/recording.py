@@ -6,8 +6,9 @@ that computes at once a sink takes each tensor as it comes by; on a lazy one it 
 is computed with everything else in one synchronisation after the pass.
 
 Where the weights are trained without a backward pass (a zeroth-order optimizer) the first pass of
-a module in training mode without gradients may be the one, or an evaluation before the training:
-it is recorded, and a recording of a pass with gradients takes its place.
+a module in training mode without gradients may be the one, or an evaluation before the training;
+so may one with gradients in evaluation mode. Such a *blind* pass is recorded, and one in training
+mode with gradients takes its place.
 """
 
 import functools
@@ -34,7 +35,7 @@ class Root:
         self.index, self.rank = index, rank
         self.ref = weakref.ref(inner)
         self.cls = type(inner).__name__
-        self.blind = False  # recorded without gradients, which a pass with them replaces
+        self.blind = False  # see above
         self.sinks = []
 
     def tensors(self):
@@ -183,9 +184,12 @@ def begin(module):
     torch = sys.modules["torch"]
     thread = current()
     entry = thread.modules.get(id(module))
-    if entry is None or entry.ref() is not module or not entry.elements or not module.training:
+    if entry is None or entry.ref() is not module or not entry.elements:
         return None
     grad = torch.is_grad_enabled() or bool(thread.stack)
+    if not (module.training or grad):
+        return None
+    grad = grad and module.training
     if not grad and thread.backwards:
         return None
     mine = roots.setdefault(rank(), [])
@@ -208,10 +212,13 @@ def begin(module):
     return Recording(root)
 
 
-def confirm(of_rank):
-    """A step came without a backward pass: what ran without gradients was its training."""
+def confirm(of_rank, held):
+    """An optimizer steps for the first time: what ran blind is its training after all.
+
+    ``held``: ids of its parameters, None for those of any root.
+    """
     for root in living(of_rank):
-        if root.blind:
+        if root.blind and (held is None or any(id(p) in held for p in root.ref().parameters())):
             root.blind = False
             for sink in root.sinks:
                 with guard.reporting("recording"):

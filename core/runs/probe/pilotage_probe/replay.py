@@ -62,16 +62,17 @@ def _sentence(error):
 
 
 def _finish():
-    """A program in which no root was seen says so."""
-    if not recording.roots:
-        process.write(
-            "start",
-            roots=0,
-            matched=0,
-            loaded=False,
-            why="No module was called in training mode with gradients, so nothing was compared. "
-            "Call model.train() and the model itself (not its forward) in the training loop.",
-        )
+    """A program in which no root was trained says so."""
+    if any(not root.blind for several in recording.roots.values() for root in several):
+        return
+    process.write(
+        "start",
+        roots=0,
+        matched=0,
+        loaded=False,
+        why="No module was called in training, so nothing was compared. Call the model itself (not "
+        "its forward) in the training loop.",
+    )
 
 
 class Reference:
@@ -131,8 +132,12 @@ class Reference:
                 for name in group:
                     if stored:
                         self.names.setdefault(name, self.names[stored[0]])
-        self.kinds = {e["key"]: e.get("kind") for e in index["weights"] if "key" in e}
+        self.kinds = {
+            e["key"]: e.get("kind") for e in index["weights"] if isinstance(e.get("key"), str)
+        }
         self.matched = {}  # key of a weight here -> name in the reference
+        self.started = set()  # roots here whose weights are in the record
+        self.loaded = {}  # root here -> the record of when its weights were replaced
         # The records of weights and of the forward pass, of all roots so far.
         self.start = {
             "roots": 0,
@@ -234,16 +239,26 @@ def _start(theirs, root):
     Returns the function that writes the record, called here already unless it is to wait.
     """
     record = {"matched": 0, "loaded": False, "why": None}
+    for key in [k for k in theirs.matched if naming.split(k)[0] == str(root.index)]:
+        del theirs.matched[key]  # of a pass that failed, or was blind
     try:
         if theirs.weights is None:
             raise ValueError("it holds no weights: %s" % (theirs.index.get("why") or "")[:200])
         _compare_weights(theirs, root, record)
     except Exception as error:  # a file that is cut off or lies
         record["why"] = _sentence(error)
+    before = theirs.loaded.get(root.index)
+    if before is not None and not record["why"]:  # in a blind pass: its own weights were those
+        for name in ("natural_error", "worst", "loaded"):
+            record[name] = before[name]
+    elif record["loaded"]:
+        theirs.loaded[root.index] = record
 
     def write():
-        _add(theirs.start, record)
-        process.write("start", **theirs.start)
+        if root.index not in theirs.started:
+            theirs.started.add(root.index)
+            _add(theirs.start, record)
+            process.write("start", **theirs.start)
 
     if root.blind:
         return write
@@ -286,7 +301,8 @@ def _compare_weights(theirs, root, record):
     worst, error, done = None, 0.0, set()
     for key, name in matched.items():
         tensor, stored = here[key], theirs.names[name]
-        if id(tensor) in done:
+        # A buffer that no checkpoint holds is the program's own to compute, and may be wrong.
+        if id(tensor) in done or kinds[key] == "cache":
             continue
         done.add(id(tensor))
         shape = theirs.shape("weights", stored)

@@ -56,11 +56,13 @@ def host(tensor):
     """The tensor as a detached, contiguous, dense one on the CPU, of its own dtype.
 
     It shares memory with a tensor that is such a one already. Raises ValueError for a tensor
-    without values (device ``meta``).
+    without values (device ``meta``), and for one that is split over processes (a DTensor).
     """
     tensor = tensor.detach()
     if tensor.device.type == "meta":
         raise ValueError("a tensor on the device meta has no values")
+    if hasattr(tensor, "to_local"):
+        raise ValueError("a tensor that is split over processes cannot be read by one")
     if getattr(tensor, "is_quantized", False):
         tensor = tensor.dequantize()
     if str(tensor.layout) != "torch.strided":
@@ -117,6 +119,7 @@ class Writer:
         known = _DTYPES.get(dtype_name(tensor))
         if known is None:
             raise ValueError("tensors of dtype %s cannot be written" % dtype_name(tensor))
+        self._data.seek(self.bytes)  # after a tensor that failed half-way
         for piece in _pieces(tensor):
             self._data.write(piece)
         end = self.bytes + nbytes(tensor)
@@ -129,6 +132,7 @@ class Writer:
 
     def finish(self):
         """Put the header before the data and the file under its name."""
+        self._data.truncate(self.bytes)
         self._data.close()
         header = json.dumps(self.entries).encode("utf-8")
         header += b" " * (-len(header) % 8)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.core.runs.probe import replaying
 from tests.core.runs.probe.looping import MODES, PYTHONS
 
 
@@ -19,3 +20,12 @@ def mode(request: pytest.FixtureRequest) -> str:
 def python(request: pytest.FixtureRequest) -> str:
     """Each interpreter in turn."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``programs/replayed.py`` wrote of its tensors on the CPU."""
+    where = tmp_path_factory.mktemp("captured")
+    done = replaying.run(where, "cpu", capture=where / "capture")
+    assert not done.errors
+    return where / "capture"
