@@ -85,21 +85,3 @@ def test_requests_are_counted_and_not_followed(run: Callable[..., Any], tmp_path
     assert first.compute == {"float32": 3}
     more = {"from_pretrained(bfloat16)": 1, "Module.to(bfloat16)": 3}
     assert _totals(last) == ASKED | more
-
-
-def test_a_program_in_float32_asks_for_nothing(run: Callable[..., Any], tmp_path: Path) -> None:
-    program = """
-import torch
-net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LSTM(4, 4))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for step in range(2):
-    with torch.autocast("cpu", enabled=False):
-        loss = net(torch.ones(2, 4))[0].sum()
-    loss.backward()
-    optimizer.step()
-    torch.set_float32_matmul_precision("highest")
-"""
-    done = run(tmp_path, program, mode="parity")
-    assert done.code == 0, done.err
-    (record,) = done.of(PrecisionRecord)
-    assert (record.requests, record.env, record.compute) == ((), {}, {"float32": 2})
