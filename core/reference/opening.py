@@ -79,9 +79,10 @@ class Bundle:
             self.manifest = read_manifest(self._small(MANIFEST), self.name)
         except _UNREADABLE as err:
             if begin == b"PK\x03\x04":
+                why = _why(err).replace("File is not a zip file", "its end is missing")
                 raise BundleError(
-                    f"{self.name} is cut off or damaged ({_why(err)}). Copy the bundle again, and "
-                    "compare the sizes."
+                    f"{self.name} is cut off or damaged ({why}). Copy the bundle again, and compare "
+                    "the sizes."
                 ) from err
             raise BundleError(
                 f"{self.name} is no reference bundle: it is not a zip file. Give a file made by "

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from core import events as ev
 from core.config import load
@@ -186,6 +188,34 @@ def test_a_bundle_that_can_not_be_used_changes_nothing(tmp_path: Path, damage: s
     with pytest.raises(PilotageError):
         import_reference(path, bundle)
     assert events(path) == before and files(path) == there
+
+
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_damage_anywhere_changes_anything(
+    unchanged: tuple[Path, Path, list[Event], list[str]], data: st.DataObject
+) -> None:
+    bundle, path, before, there = unchanged
+    content = bytearray(bundle.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content = content[:at]
+    else:
+        content[at] ^= data.draw(st.integers(1, 255))
+    bad = bundle.with_name("bad.pilotage")
+    bad.write_bytes(content)
+    with pytest.raises(BundleError):
+        import_reference(path, bad)
+    assert events(path) == before and files(path) == there
+
+
+@pytest.fixture
+def unchanged(tmp_path: Path) -> tuple[Path, Path, list[Event], list[str]]:
+    """A bundle, a session that it is of, and what is in that session."""
+    path = session(tmp_path)
+    return make_bundle(tmp_path), path, events(path), files(path)
 
 
 def _failed(manifest: Manifest) -> Manifest:
