@@ -231,7 +231,13 @@ def clip(s: Subject) -> Verdict:
         )
         pairs = [p for p in joined(ours, theirs, clip_factor) if p[0] == 1 or not half]
         evidence = {"asked for": asked[0], "calls": asked[1]}
-        return _told(s, "clip coefficient", compare(pairs, rtol), rtol, evidence, note)
+        result = compare(pairs, rtol)
+        verdict = _told(s, "clip coefficient", result, rtol, evidence, note)
+        if not result.first:
+            return verdict
+        values = f"{show(result.actual)} instead of {show(result.expected)}"
+        text = f"clip coefficient differs from step {result.first} on: {values}"
+        return replace(verdict, summary=text)
 
     return _both(s, judge)
 
