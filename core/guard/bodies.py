@@ -15,9 +15,17 @@ from core.guard.tag import Arg, Fact
 from core.guard.values import Values
 from core.risk.module import dotted
 
+METRIC_FUNCTION = re.compile(
+    r"(\w+_)?(metrics?|accuracy|evaluate?|eval|score|f1|bleu|rouge|auc|perplexity|iou|validate"
+    r"|map|precision|recall|top_?k|compute_metrics)(_\w+)?"
+)
+"""Names of functions that measure a result."""
+
 _FUNCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("metric", re.compile(r"(\w+_)?(metrics?|accuracy|evaluate?|eval|score|f1|bleu|rouge|auc|perplexity|iou|validate"
-                          r"|map|precision|recall|top_?k|compute_metrics)(_\w+)?")),
+    ("reduce", re.compile(r"(average|reduce|sync|all_?reduce|synchronize)_(grad\w*|param\w*|model\w*)")),
+    ("checkpoint", re.compile(r"_?(load|save|resume|restore)_(\w+_)?(checkpoint|state|adapter|model|weights|ckpt)\w*")),
+    ("architecture", re.compile(r"forward")),
+    ("metric", METRIC_FUNCTION),
     ("schedule", re.compile(r"(\w+_)?(lr_lambda|get_lr|adjust_learning_rate|(lr_)?schedule\w*|warmup\w*|cosine\w*"
                             r"|set_lr|update_lr)")),
     ("dataset", re.compile(r"__getitem__|__len__|(\w+_)?(collate\w*|augment\w*|transforms?|preprocess\w*|tokenize\w*"
@@ -56,13 +64,38 @@ def body_facts(values: Values) -> Iterator[Fact]:
         kind = next((k for k, pattern in _FUNCTIONS if pattern.fullmatch(name)), "")
         if in_tests:
             kind = "tests"
+        parent = module.parents.get(function)
+        if isinstance(parent, ast.ClassDef) and any(
+            "Optimizer" in ast.unparse(b) for b in parent.bases
+        ):
+            kind = "optimizer"
         kinds[function] = kind or ("metric" if in_metrics else "")
     for node in module.parents:
         if isinstance(node, ast.Assert):
             yield from _assert(values, node, in_tests)
+        if isinstance(node, ast.Break):
+            yield from _stop(values, node)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Return | ast.Expr | ast.AnnAssign):
-            kind = kinds.get(module.scope(node), "")
+            kind = kinds.get(values.scope(node), "")
             yield from _statement(values, node, kind)
+
+
+def _stop(values: Values, node: ast.Break) -> Iterator[Fact]:
+    """A loop over the evaluation data that ends before its end."""
+    scope = scope_name(values, node)
+    if METRIC_FUNCTION.fullmatch(scope.lower()) and isinstance(values.module.loop(node), ast.For):
+        label = f"{scope}() leaves its loop"
+        yield Fact("evaluation exit", "evaluation data", label, node.lineno, {}, "sure", "", scope)
+
+
+def _is_nothing(node: ast.expr | None) -> bool:
+    """Whether a value is what a sum or a list begins with: 0, [], ``torch.zeros(...)``."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return all(_is_nothing(e) for e in node.elts)
+    if isinstance(node, ast.Call):
+        zero = called(node) == "tensor" and bool(node.args) and _is_nothing(node.args[0])
+        return zero or called(node) in ("zeros", "zeros_like")
+    return isinstance(node, ast.Constant) and node.value in (0, None, "")
 
 
 def _assert(values: Values, node: ast.Assert, in_tests: bool) -> Iterator[Fact]:
@@ -74,8 +107,11 @@ def _assert(values: Values, node: ast.Assert, in_tests: bool) -> Iterator[Fact]:
 
 def _statement(values: Values, node: ast.stmt, kind: str) -> Iterator[Fact]:
     value = getattr(node, "value", None)
+    if isinstance(node, ast.Assign | ast.AnnAssign) and _is_nothing(value):
+        return
     if value is None or isinstance(value, ast.Constant | ast.Name):
-        if not (isinstance(node, ast.Return | ast.AugAssign) and kind and value is not None):
+        told = isinstance(node, ast.Return | ast.AugAssign) or kind == "optimizer"
+        if not (told and kind and value is not None):
             return
     if isinstance(value, ast.Call) and called(value) in _NO_FACT:
         return
@@ -101,10 +137,14 @@ def _statement(values: Values, node: ast.stmt, kind: str) -> Iterator[Fact]:
         if values.text(node.targets[0], _HIDDEN) == text:
             return  # x = x.to(device)
     word = {"Return": "return", "Expr": ""}.get(type(node).__name__, target)
-    args = {"code": Arg(kind, f"{operator} {text}".strip())}
+    if kind == "architecture" and "mask" in text.lower():
+        args = {"code": Arg("masks", text)}
+    else:
+        args = {"code": Arg(kind, f"{operator} {text}".strip())}
     label = f"{scope or 'module'}(): {word}".rstrip(": ") if scope else word
     owner = values.text(node.targets[0]) if isinstance(node, ast.Assign) else word
-    yield Fact(f"body:{kind}", kind, label, node.lineno, args, "guess", owner, scope)
+    presence = "gone" if kind == "reduce" else "guess"
+    yield Fact(f"body:{kind}", kind, label, node.lineno, args, presence, owner, scope)
 
 
 def _skeleton(
@@ -121,6 +161,15 @@ def _skeleton(
     args = {"form": Arg("loss", text)}
     label = f"how {target} is put together"
     yield Fact("loss form", "loss", label, node.lineno, args, "sure", target, scope)
+
+
+def _is_setting(node: ast.expr) -> bool:
+    """Whether an argument of a loss is a number or a setting, and no tensor."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    return dotted(node).startswith(
+        ("args.", "config.", "cfg.", "self.args.", "self.config.", "hparams.")
+    )
 
 
 def _arithmetic(values: Values, node: ast.expr) -> str:
@@ -143,7 +192,8 @@ def _arithmetic(values: Values, node: ast.expr) -> str:
         ):
             if not values.module.resolve(node.func):
                 return f"{_arithmetic(values, node.func.value)}.{name}()"
-        return "f()"
+        settings = [a for a in node.args if _is_setting(a)]
+        return f"f({', '.join(values.text(a) for a in settings)})"
     if isinstance(node, ast.Name | ast.Attribute) and "loss" in dotted(node).rsplit(".", 1)[-1]:
         return "f()"
     return values.text(node)

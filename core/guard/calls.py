@@ -43,7 +43,7 @@ def called(call: ast.Call) -> str:
 
 def scope_name(values: Values, node: ast.AST) -> str:
     """The name of the function around a node, ``""`` for the module."""
-    return getattr(values.module.scope(node), "name", "")
+    return getattr(values.scope(node), "name", "")
 
 
 def owner_of(values: Values, node: ast.AST) -> str:
@@ -73,6 +73,8 @@ def call_facts(values: Values) -> Iterator[Fact]:
     for call in values.module.calls:
         name = called(call)
         known = KNOWN.get(name)
+        if known is None and name[:1].isupper() and any(k.arg == "lr" for k in call.keywords):
+            known = KNOWN["Lion"]  # an optimizer of the project's own
         if known is not None and _fits(values, call, name, known):
             yield from _known_fact(values, call, name, known)
         elif name == "seed" and values.module.resolve(call.func):
@@ -133,7 +135,7 @@ def _known_fact(values: Values, call: ast.Call, name: str, known: Known) -> Iter
         if kind:
             args[arg] = Arg(kind, values.text(node))
     scope, owner = scope_name(values, call), owner_of(values, call)
-    kind, presence = known.kind, known.presence
+    kind, presence, label = known.kind, known.presence, name
     if known.group == "loader":
         _loader(values, given, args)
     elif known.group == "autocast":
@@ -146,7 +148,11 @@ def _known_fact(values: Values, call: ast.Call, name: str, known: Known) -> Iter
         if "cuda" in base:
             return
         args.pop("class")
-        args["of"] = Arg("seed", "torch" if name == "manual_seed" else name)
+        args["of"] = Arg("seed", "torch" if name in ("manual_seed", "set_rng_state") else name)
+        again = values.module.loop(call) is not None and "enerator" not in ast.unparse(call.func)
+        args["when"] = Arg("seed", "in a loop" if again else "once")
+        if again:
+            label, presence = f"{name} in a loop", "sure"
     elif name == "Compose" and isinstance(
         first := next(iter(given.values()), None), ast.List | ast.Tuple
     ):
@@ -156,6 +162,10 @@ def _known_fact(values: Values, call: ast.Call, name: str, known: Known) -> Iter
         kind, presence = _saving(values, given, args, presence)
     elif known.group == "requires_grad" and isinstance(call.func, ast.Attribute):
         args["of"] = Arg("frozen", values.text(call.func.value))
+    elif known.group == "optimizer" and isinstance(given.get("params"), ast.Name):
+        made = values.made_by(given["params"].id, values.scope(call))  # type: ignore[attr-defined]
+        if made is not None:
+            args["params"] = Arg("parameter groups", values.text(made))
     elif known.group == "load" and is_evaluation(scope):
         args.pop("class")
     first = next(iter(given.values()), None)
@@ -168,7 +178,7 @@ def _known_fact(values: Values, call: ast.Call, name: str, known: Known) -> Iter
             a: v._replace(kind="evaluation data") if v.kind in _DATA_KINDS else v
             for a, v in args.items()
         }
-    yield Fact(known.group, kind, name, call.lineno, args, presence, owner, scope)
+    yield Fact(known.group, kind, label, call.lineno, args, presence, owner, scope)
 
 
 def _loader(values: Values, given: dict[str, ast.expr], args: dict[str, Arg]) -> None:
@@ -178,7 +188,7 @@ def _loader(values: Values, given: dict[str, ast.expr], args: dict[str, Arg]) ->
         args.pop("shuffle", None)
         made: ast.expr | None = sampler
         if isinstance(sampler, ast.Name):
-            made = values.made_by(sampler.id, values.module.scope(sampler))
+            made = values.made_by(sampler.id, values.scope(sampler))
         if isinstance(made, ast.IfExp):
             made = made.body if isinstance(made.body, ast.Call) else made.orelse
         if isinstance(made, ast.Call):
@@ -216,10 +226,14 @@ def _saving(
     args["class"] = Arg("checkpoint", "save")
     made = given.get("obj")
     if isinstance(made, ast.Name):
-        made = values.made_by(made.id, values.module.scope(made)) or made
+        made = values.made_by(made.id, values.scope(made)) or made
+    if isinstance(made, ast.Call) and made.args and isinstance(made.args[0], ast.Dict):
+        made = made.args[0]  # to_host({...})
     if isinstance(made, ast.Dict):
-        keys = sorted(str(k.value) for k in made.keys if isinstance(k, ast.Constant))
-        args["obj"] = Arg("checkpoint", ", ".join(keys))
+        args.pop("obj", None)
+        for key, value in zip(made.keys, made.values, strict=True):
+            if isinstance(key, ast.Constant):
+                args[repr(key.value)] = Arg("checkpoint", values.text(value))
     elif made is not None:
         args["obj"] = Arg("checkpoint", values.text(made))
     return "checkpoint", presence

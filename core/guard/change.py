@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from core.guard.blocks import cut_down
 from core.guard.bodies import METRIC_FILE, TEST_FILE
 from core.guard.calls import is_evaluation
 from core.guard.compare import compare
@@ -113,7 +114,10 @@ def _python(path: str, before: str, after: str) -> list[Tag]:
     """By syntax tree; line by line where one version has none."""
     guess = ""
     try:
-        old, new = _facts(path, before), _facts(path, after)
+        try:
+            old, new = (_facts(path, text) for text in cut_down(before, after))
+        except Unreadable:  # a text over several lines may have looked like a function
+            old, new = _facts(path, before), _facts(path, after)
     except Unreadable as err:
         guess = f"The file {err}, so its lines were compared."
     except (RecursionError, MemoryError):

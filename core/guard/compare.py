@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from core.guard.kinds import KINDS
 from core.guard.tag import MAX_VALUE, Arg, Fact, Facts, Tag
@@ -11,8 +11,9 @@ from core.guard.values import common, nameless, plain
 from core.text import clean
 
 _CODE = re.compile(
-    r"\d+(?:\.\d+)?|[-+*/%@<>=!&|]+|\b(?:max|min|sum|mean|argmax|argmin|topk|dim|not|and|or)\b"
+    r"\d+(?:\.\d+)?|[-+*/%@<>=!&|]+|\b(?:max|min|mean|argmax|argmin|topk|dim|not|and|or)\b"
 )
+_NAME = re.compile(r"\b(?!(?:max|min|sum|mean|argmax|argmin|topk|dim|not|and|or)\b)[A-Za-z_]\w*")
 _MAX_PAIRS = 40_000  # comparisons in one group; beyond, facts are paired in their order
 _WORDS = {"gone": "removed", "new": "added"}
 
@@ -37,6 +38,7 @@ class _Sides:
         self._shared = old.names & new.names
         self._bound = (old.bound - new.names, new.bound - old.names)
         self._old_lines, self._new_lines = set(old.lines), set(new.lines)
+        self._spmd = "use_spmd" in new.names and "use_spmd" not in old.names
         self._lines = (old.lines, new.lines)
 
     def group(self, before: list[Fact], after: list[Fact]) -> list[Tag]:
@@ -136,9 +138,11 @@ class _Sides:
             if nameless(before) == nameless(after):
                 sure, why = False, f"{why} Only a name differs, which may mean the same."
             elif old.group.startswith("body:"):
-                sure = sure and sorted(_CODE.findall(before)) != sorted(_CODE.findall(after))
+                sure = sure and _computes_otherwise(self._text(before, 0), self._text(after, 1))
                 if not sure:
-                    why = f"{why} Its numbers and operators are the same as before."
+                    why = f"{why} It is written otherwise, and may mean the same."
+            elif self._spmd and kind in _PER_PROCESS:
+                sure, why = False, f"{why} Under SPMD one process has what several had."
             elif kind == "dtype" and _half_to_half(before, after):
                 sure, why = False, f"{why} A TPU has bf16 in place of fp16."
             label = new.label if arg in _PLAIN else f"{new.label} {arg}"
@@ -156,6 +160,8 @@ class _Sides:
         before, after = (shown, "") if how == "gone" else ("", shown)
         line, side = fact.line, "new" if how == "new" else "old"
         why = KINDS[fact.kind].why
+        if self._spmd and fact.kind in _PER_PROCESS:
+            sure = False
         if not sure:
             why += " It may be what the move to another device needs."
         return self._tag(
@@ -202,6 +208,15 @@ class _Sides:
         return text not in (self._old_lines if tag.side == "new" else self._new_lines)
 
 
+_PER_PROCESS = (
+    "reduce",
+    "sampler",
+    "batch size",
+    "shuffle",
+    "drop_last",
+    "evaluation data",
+    "seed",
+)
 _PLAIN = (
     "value",
     "place",
@@ -220,6 +235,18 @@ _PLAIN = (
 def _shown(text: str) -> str:
     text = clean(" ".join(plain(text).split()))
     return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"
+
+
+def _computes_otherwise(before: str, after: str) -> bool:
+    """Whether a statement has other numbers or operators, and else the same names or fewer or more.
+
+    Where names went and others came it was written anew, which says nothing of what it computes.
+    """
+    before, after = plain(before), plain(after)
+    if sorted(_CODE.findall(before)) == sorted(_CODE.findall(after)):
+        return False
+    old, new = Counter(_NAME.findall(before)), Counter(_NAME.findall(after))
+    return not (old - new) or not (new - old)
 
 
 def _half_to_half(before: str, after: str) -> bool:

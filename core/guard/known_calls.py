@@ -179,10 +179,12 @@ _known("Linear Conv1d Conv2d Conv3d ConvTranspose2d Embedding LSTM GRU RNN Multi
        "LeakyReLU ELU Softmax LogSoftmax Hardswish Mish Transformer",
        "layer", "architecture", "a0 a1 a2 a3 a4 a5 a6 a7", kinds={"dropout": "dropout"}, ignored="inplace",
        defaults="bias=True approximate='none' padding=0 stride=1 dilation=1 groups=1")
+_known("gelu", "activation", "architecture", "input approximate", ignored="input", defaults="approximate='none'",
+       presence="guess")
 _known("xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ trunc_normal_ normal_ uniform_ "
        "zeros_ ones_ constant_ zero_ eye_ sparse_ dirac_ xavier_uniform kaiming_normal", "init", "weights",
        "tensor a1 a2 a3 a4", method=True, ignored="tensor")
-_known("tie_weights", "tie", "weights", method=True)
+_known("tie_weights", "tie", "weights", method=True, presence="gone")
 _known("requires_grad_", "requires_grad", "frozen", "requires_grad", defaults="requires_grad=True", method=True)
 _known("freeze unfreeze freeze_backbone freeze_encoder freeze_features", "freeze call", "frozen", "a0 a1", method=True)
 _known("masked_fill masked_fill_", "masked_fill", "masks", "mask value", method=True, kinds={"mask": "masks"})
@@ -193,6 +195,7 @@ _known("tril triu tril_ triu_", "triangle", "masks", "input diagonal", method=Tr
 
 _known("manual_seed seed_everything set_seed default_rng manual_seed_all__", "seed", "seed", "seed",
        kinds={"seed": "seed"}, other="", presence="gone", method=True)
+_known("set_rng_state", "seed", "seed", "seed", presence="quiet", ignored="device")
 _known("use_deterministic_algorithms", "deterministic", "seed", "mode", presence="guess")
 _known("save save_checkpoint save_pretrained save_state save_file save_model", "save", "checkpoint",
        "obj path", kinds={"obj": "checkpoint"}, other="", presence="gone")

@@ -167,7 +167,7 @@ class _Walk:
         base = call.func.value if isinstance(call.func, ast.Attribute) else None
         if not isinstance(base, ast.Name):
             return False
-        made = self._values.made_by(base.id, self._values.module.scope(call))
+        made = self._values.made_by(base.id, self._values.scope(call))
         known = KNOWN.get(called(made)) if isinstance(made, ast.Call) else None
         return known is not None and known.group == group
 
@@ -175,8 +175,10 @@ class _Walk:
 def _facts(values: Values, events: list[_Event], function: ast.AST) -> Iterator[Fact]:
     root = getattr(function, "name", "")
     loops: dict[ast.AST, list[_Event]] = {}
+    # Training without a backward pass (zeroth order, or a closure) is known by the optimizer's step.
+    anchor = "backward" if any(e.what == "backward" for e in events) else "step"
     for event in events:
-        if event.what == "backward":
+        if event.what == anchor:
             # Without a loop, the function is one step, and its loop is elsewhere.
             loops.setdefault(event.loops[-1] if event.loops else function, []).append(event)
     for loop, backwards in loops.items():
@@ -215,10 +217,15 @@ def _order(
             if between
             else ("after step()" if clip.order > step.order else "before backward()")
         )
+        guards = [t for t in step.tests if t not in backward.tests]
+        if any("%" in ast.unparse(t) for t in guards) and not set(guards) <= set(clip.tests):
+            place += ", each time and not only before a step"
         yield _placed("clip", "clipping", "clipping of gradients", place, clip, root)
         reduce = first("reduce")
-        if reduce is not None and between:
-            place = "after the reduction" if clip.order > reduce.order else "before the reduction"
+        implied = "DistributedDataParallel" in values.module.text  # it reduces in backward()
+        if between and (implied or reduce is not None):
+            after = reduce is None or clip.order > reduce.order
+            place = "after the reduction" if after else "before the reduction"
             yield _placed("clip-reduce", "clipping", "clipping of gradients", place, clip, root)
     zeroes = [
         e

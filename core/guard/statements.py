@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from core.guard.bodies import METRIC_FUNCTION, backward_facts, body_facts
 from core.guard.calls import call_facts, called, is_evaluation, owner_of, scope_name
 from core.guard.kinds import environment_kind, setting_kind
 from core.guard.known_calls import KNOWN
@@ -18,7 +19,7 @@ _NUMERIC = (
 )  # fmt: skip
 _DATA = re.compile(
     r"(\w+_)?(data|dataset|ds|samples?|examples?|files?|texts?|records?|lines|rows|images?|labels|paths?"
-    r"|train|val|test|valid)(_\w+)?|(train|val|test|valid)\w*|[xXyY]_\w+"
+    r"|train|val|test|valid|\w*loader|DataLoader)(_\w+)?|(train|val|test|valid)\w*|[xXyY]_\w+"
 )
 _SHARD = re.compile(r"rank|ordinal|world|shard|replica", re.IGNORECASE)
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "double": "float64", "float": "float32", "int": "int32",
@@ -293,6 +294,8 @@ def _detached(values: Values, call: ast.Call, scope: str) -> Iterator[Fact]:
             and _LOGGING.search(called(parent))
         ):
             return
+        if isinstance(parent, ast.Return) and "loss" in ast.unparse(call.func).lower():
+            return  # a loss that is handed out, for a log
         if parent is None or isinstance(
             parent, ast.AugAssign | ast.Dict | ast.FormattedValue | ast.Return
         ):
@@ -421,6 +424,9 @@ def _slice(values: Values, node: ast.Subscript) -> Iterator[Fact]:
     base = dotted(node.value).rsplit(".", 1)[-1]
     if isinstance(node.value, ast.Call):
         base = called(node.value)
+        if base in ("list", "tuple", "sorted") and node.value.args:
+            inner = node.value.args[0]
+            base = called(inner) if isinstance(inner, ast.Call) else dotted(inner)
     scope = scope_name(values, node)
     step = values.text(node.slice.step)
     text = values.text(node.slice)
@@ -437,7 +443,9 @@ def _slice(values: Values, node: ast.Subscript) -> Iterator[Fact]:
             scope,
         )
     elif _DATA.fullmatch(base):
-        kind = "evaluation data" if is_evaluation(base, owner_of(values, node)) else "data subset"
+        measured = bool(METRIC_FUNCTION.fullmatch(scope.lower()))
+        measured = measured or is_evaluation(base, owner_of(values, node))
+        kind = "evaluation data" if measured else "data subset"
         bounded = node.slice.upper is not None or node.slice.lower is not None or step
         if bounded:
             args = {"slice": Arg(kind, text)}
@@ -455,7 +463,6 @@ def _slice(values: Values, node: ast.Subscript) -> Iterator[Fact]:
 
 def collect(values: Values) -> Facts:
     """All facts of one Python file."""
-    from core.guard.bodies import backward_facts, body_facts
     from core.guard.loop import loop_facts
 
     facts = Facts(lines=values.module.lines)

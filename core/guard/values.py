@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import operator
 import re
 from collections.abc import Callable
@@ -70,18 +69,26 @@ class Values:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._bindings = _bindings(module)
+        self._scopes: dict[ast.AST, ast.AST] = {module.tree: module.tree}
+        for node, parent in module.parents.items():  # in which a parent comes before its children
+            inside = isinstance(parent, FUNCTIONS)
+            self._scopes[node] = parent if inside else self._scopes.get(parent, module.tree)
+        self._bindings = _bindings(self)
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The function around a node, else the module; as ``Module.scope``, and faster."""
+        return self._scopes.get(node, self.module.tree)
 
     def text(self, node: ast.AST | None, hide: frozenset[str] = frozenset()) -> str:
         """An expression as text, ``""`` for None. ``hide``: methods that are left out as moves are."""
         if node is None:
             return ""
-        for count, _ in enumerate(ast.walk(node)):
-            if count > _MAX_NODES:
-                return ast.unparse(node)[:2_000]
-        scope = self.module.scope(node)
-        simple = _Simplify(self, scope, hide).visit(copy.deepcopy(node))
-        return ast.unparse(ast.fix_missing_locations(simple))
+        if isinstance(node, ast.Constant):
+            return repr(number(node.value))
+        try:
+            return ast.unparse(_Simplify(self, self.scope(node), hide).visit(node))
+        except _Large:
+            return ast.unparse(node)[:2_000]
 
     def constant(self, name: str, scope: ast.AST) -> ast.expr | None:
         """The constant that a name stands for in a function, if it is bound once and to one."""
@@ -100,15 +107,22 @@ class Values:
         return None
 
 
-def _bindings(module: Module) -> dict[tuple[ast.AST, str], list[ast.expr | None]]:
+class _Large(Exception):
+    """An expression has too many nodes."""
+
+
+def _bindings(values: Values) -> dict[tuple[ast.AST, str], list[ast.expr | None]]:
     """By function and name, what the name is bound to; None for what is not a plain assignment."""
+    module = values.module
     found: dict[tuple[ast.AST, str], list[ast.expr | None]] = {}
 
     def bind(target: ast.AST, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            found.setdefault((values.scope(target), target.id), []).append(value)
+            return
         for node in ast.walk(target):
             if isinstance(node, ast.Name):
-                known = value if node is target else None
-                found.setdefault((module.scope(node), node.id), []).append(known)
+                found.setdefault((values.scope(node), node.id), []).append(None)
 
     for node in module.parents:
         if isinstance(node, ast.Assign):
@@ -171,13 +185,30 @@ class _Simplify(ast.NodeTransformer):
         self._module = values.module
         self._scope = scope
         self._hide = hide
+        self._left = _MAX_NODES
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """A copy of the node with its children visited: the tree itself stays as it is."""
+        self._left -= 1
+        if self._left < 0:
+            raise _Large
+        new = type(node)()
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                made: Any = [self.visit(v) if isinstance(v, ast.AST) else v for v in value]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                made = self.visit(value)
+            else:
+                made = value
+            setattr(new, name, made)
+        return new
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if meanings := self._module.resolve(node):
             return ast.Name(meanings[0].lstrip(".") or node.id)
         known = self._values.constant(node.id, self._scope)
         if known is not None:
-            return self.visit(copy.deepcopy(known))
+            return self.visit(known)
         if node.id in _BUILTINS:
             return node
         return ast.Name(f"{NAME}{node.id}{END}")
@@ -209,7 +240,7 @@ class _Simplify(ast.NodeTransformer):
                 (
                     ast.keyword(k.arg, self.visit(k.value))
                     for k in node.keywords
-                    if k.arg not in DEVICE_KEYWORDS
+                    if k.arg not in DEVICE_KEYWORDS and k.arg != "generator"
                 ),
                 key=lambda k: k.arg or "",
             ),
