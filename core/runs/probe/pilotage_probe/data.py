@@ -273,6 +273,7 @@ def _close(known, iterator):
     sent = getattr(iterator, "_send_idx", batches)  # to workers, ahead of what was handed out
     fields["batches"] = batches
     if fields["iterable"]:
+        fields["complete"] = _ended(iterator)
         return
     fields["complete"] = sent == batches and (known.used_up or _all_were_handed_out(iterator))
     if known.counted is None:
@@ -282,6 +283,14 @@ def _close(known, iterator):
         fields["samples"] = known.counted + (known.sums[0] if known.sums else 0)
     elif size is not None and type(iterator._index_sampler).__name__ == "BatchSampler":
         fields["samples"] = batches * size
+
+
+def _ended(iterator):
+    """True where an iterable data set has come to its end, None where that is not known."""
+    working = getattr(iterator, "_workers_status", None)
+    if working is not None:
+        return None if any(working) else True
+    return getattr(getattr(iterator, "_dataset_fetcher", None), "ended", None) or None
 
 
 def _all_were_handed_out(iterator):
