@@ -48,7 +48,7 @@ from core.verify import (
     structure,
     worth,
 )
-from core.verify.registry import EVALUATORS
+from core.verify.registry import EVALUATORS as EVALUATORS
 from core.verify.subject import NotRun, Subject, not_run
 
 _MODULES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,13 +83,13 @@ def _holds_for(status: CheckStatus) -> str:
 
 def _rule(id: str, colours: Palette) -> Text:
     """How the check is judged and where its tolerance comes from: what its function says."""
-    from core.verify.registry import EVALUATORS
+    from core.verify.evaluate import EVALUATORS  # all checks; the cockpit starts without them
 
     lines = [line.strip() for line in (EVALUATORS[id].__doc__ or "").strip().splitlines()]
     text = Text("how it is judged\n", colours.strong)
     paragraphs = "\n".join(lines).split("\n\n")
     for paragraph in paragraphs:
-        words = " ".join(paragraph.split()).replace("``", "")
+        words = re.sub(r":\w+:`[\w.]*?(\w+)`", r"\1", " ".join(paragraph.split())).replace("``", "")
         text.append(f"  {words}\n", colours.muted)
     return text
 
@@ -110,10 +111,10 @@ def _evidence(evidence: dict[str, object], colours: Palette) -> Text:
 
 
 def _table(rows: Sequence[dict[str, object]], colours: Palette) -> Text:
-    """Rows that have the same names, under each other; the first column last, for it is longest."""
+    """Rows that have the same names, under each other; the widest column last, where it may wrap."""
     shown = rows[:ROWS]
     names = list(dict.fromkeys(name for row in shown for name in row))
-    names = [*names[1:], names[0]]
+    names.sort(key=lambda n: (max(len(_compact(row.get(n, ""))) for row in shown), n))
     cells = [[one_line(_compact(row.get(name, "")), 60) for name in names] for row in shown]
     widths = [max(len(str(name)), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
     text = Text()
