@@ -128,7 +128,8 @@ def _statement(values: Values, node: ast.stmt, kind: str) -> Iterator[Fact]:
         if kind != "loss":
             return
     if not kind and _METRIC.fullmatch(last):
-        kind = "metric"
+        # Elsewhere only what is computed there: `accuracy = evaluate(model)` is told where that is.
+        kind = "" if isinstance(value, ast.Call) and isinstance(node, ast.Assign) else "metric"
     if not kind or (isinstance(node, ast.Expr) and not isinstance(value, ast.Call)):
         return
     operator = type(node.op).__name__ if isinstance(node, ast.AugAssign) else ""

@@ -475,17 +475,18 @@ def collect(values: Values) -> Facts:
             if not isinstance(node.ctx, ast.Load):
                 bound.add(node.id)
         elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
+            names.add(f".{node.attr}")
             if not isinstance(node.ctx, ast.Load):
-                bound.add(node.attr)
+                bound.add(f".{node.attr}")
         elif isinstance(node, ast.arg):
             names.add(node.arg)
             bound.add(node.arg)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-            bound.add(node.name)
+            for name in (node.name, f".{node.name}"):  # a method is called by its attribute
+                names.add(name)
+                bound.add(name)
         elif isinstance(node, ast.Call) and called(node) == "add_argument":
             for arg in node.args:
                 if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-                    bound.add(arg.value.lstrip("-").replace("-", "_"))
+                    bound.add(f".{arg.value.lstrip('-').replace('-', '_')}")
     return facts

@@ -71,7 +71,7 @@ class Arg(NamedTuple):
     sure: bool = True
 
 
-NAME, END = "\x01", "\x02"
+NAME, END, ATTRIBUTE_END = "\x01", "\x02", "\x03"
 
 
 @dataclass(slots=True)
@@ -98,8 +98,8 @@ class Fact:
 class Facts:
     """All facts of one version of one file.
 
-    ``names`` are the identifiers of the file and ``bound`` those that it makes itself; ``lines`` are
-    the lines of its text, to say which of them the other version has too.
+    ``names`` are the identifiers of the file and ``bound`` those that it makes itself, attributes
+    with a dot in front; ``lines`` are the lines of its text, to say which of them the other version has too.
     """
 
     facts: list[Fact] = field(default_factory=list)

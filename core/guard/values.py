@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from core.guard.tag import END, NAME
+from core.guard.tag import ATTRIBUTE_END, END, NAME
 from core.risk.module import FUNCTIONS, Module
 
 MOVES = frozenset("cuda cpu xla contiguous npu numpy tolist".split())
@@ -32,7 +32,7 @@ DEVICE_KEYWORDS = frozenset(
 """Keyword arguments that say where and how fast, and not what."""
 
 _BUILTINS = frozenset(dir(builtins))
-_MARKED = re.compile(f"{NAME}([^{NAME}{END}]*){END}")
+_MARKED = re.compile(f"{NAME}([^{NAME}{END}{ATTRIBUTE_END}]*)([{END}{ATTRIBUTE_END}])")
 _DEVICE = re.compile(r"dev(ice)?|xm|cuda|cpu|gpu|rank|xla|torch_xla", re.IGNORECASE)
 _MAX_NODES = 1_500  # of one expression; larger ones are data, and are compared by their beginning
 
@@ -46,8 +46,8 @@ def common(text: str, shared: set[str], bound: set[str]) -> str:
     """The text with each name that only one version knows, and makes itself, as a mere sign."""
 
     def sign(match: re.Match[str]) -> str:
-        name = match[1]
-        return name if name in shared or name not in bound else "·"
+        name = match[1] if match[2] == END else f".{match[1]}"
+        return match[1] if name in shared or name not in bound else "·"
 
     return _MARKED.sub(sign, text) if NAME in text else text
 
@@ -218,7 +218,7 @@ class _Simplify(ast.NodeTransformer):
             return ast.Name(meanings[0].lstrip("."))
         if node.attr in ("module", "_orig_mod"):
             return self.visit(node.value)  # what DataParallel puts around a model
-        return ast.Attribute(self.visit(node.value), f"{NAME}{node.attr}{END}")
+        return ast.Attribute(self.visit(node.value), f"{NAME}{node.attr}{ATTRIBUTE_END}")
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         func = node.func
