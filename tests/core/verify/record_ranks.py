@@ -9,6 +9,7 @@ torch.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -53,7 +54,10 @@ def record(name: str, project: Path, table: Any, work: Path, mode: str, **more: 
             "duration_s": round(took, 1),
             "out": done.stdout.splitlines(),
             "err": [],
-            "records": _neutral([records.to_json(r) for r in parsed]),
+            "records": [
+                json.loads(record_demo._place(json.dumps(r), project, run))
+                for r in _neutral([records.to_json(r) for r in parsed])
+            ],
         },
     )
     print(name, done.returncode, round(took, 1), flush=True)
