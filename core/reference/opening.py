@@ -28,7 +28,7 @@ from core.reference.manifest import (
     RunFacts,
     read_manifest,
 )
-from core.reference.safetensors import TensorError, read_header
+from core.reference.safetensors import Tensor, TensorError, read_header
 from core.text import clean
 
 MAX_MEMBERS = 20_000
@@ -332,12 +332,13 @@ class Bundle:
             if name.endswith(".safetensors"):
                 for _ in self._checked(name):
                     pass
-                self._header(name)
+                self.tensors(name)
 
-    def _header(self, name: str) -> None:
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of a member, by its header; raises :class:`BundleError`."""
         try:
             with self._zip.open(self._infos[name]) as stream:
-                read_header(stream, self._infos[name].file_size)  # type: ignore[arg-type]
+                return read_header(stream, self._infos[name].file_size)  # type: ignore[arg-type]
         except TensorError as err:
             raise BundleError(f"{self.name}: {name} is no file of tensors: {err}.") from err
         except _UNREADABLE as err:

@@ -46,6 +46,13 @@ def _contents(bundle: Bundle, run: RunFacts, rank: int) -> JSON:
         for name, member in bundle.manifest.members.items()
         if name.startswith(begin)
     }
+    sketched = {
+        name.removesuffix(".safetensors"): sum(
+            key.startswith("sketch.") for key in bundle.tensors(begin + name)
+        )
+        for name in sizes
+        if name.endswith(".safetensors")
+    }
     return {
         "steps": view.count(index.get("steps")),
         "precision": str(index.get("precision", "")),
@@ -54,11 +61,22 @@ def _contents(bundle: Bundle, run: RunFacts, rank: int) -> JSON:
         "batch_source": index.get("batch_source"),
         "modules": len(view.rows(index.get("modules"))),
         "gradients": len(view.rows(index.get("gradients"))),
-        "sketched": len(view.table(index.get("sketched"))),
-        "why": str(index.get("why") or ""),
+        "sketched": sketched,
+        "why": str(index.get("why") or _too_small(sketched)),
         "bytes": sum(sizes.values()),
         "files": sizes,
     }
+
+
+def _too_small(sketched: dict[str, int]) -> str:
+    """What a sample in the place of a weight, or of a batch, costs; ``""`` where there is none."""
+    what = [f"{n} {name}" for name in ("weights", "batches") if (n := sketched.get(name, 0))]
+    if not what:
+        return ""
+    return (
+        f"only samples of {' and '.join(what)} fitted into the budget, so a parity run can't start "
+        "from them or be fed with them: record with a larger --budget."
+    )
 
 
 def _no_parity(manifest: Manifest) -> str:
@@ -125,7 +143,7 @@ def _run_rows(data: JSON) -> list[str]:
 def _capture_rows(data: JSON) -> list[str]:
     lines = [
         f"   run {c['run']} rank {c['rank']}: {c['weights']} weights, {c['batches']} batches, outputs "
-        f"of {c['modules']} modules, {c['gradients']} gradients; {c['sketched']} of them sampled; "
+        f"of {c['modules']} modules, {c['gradients']} gradients; {sum(c['sketched'].values())} tensors sampled; "
         f"{c['steps']} steps, {c['precision'] or 'own precision'}, {megabytes(c['bytes'])} of "
         f"{data['budget_mb']} MiB"
         for c in data["capture"]

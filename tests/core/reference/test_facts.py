@@ -31,7 +31,9 @@ def test_gpus_are_named_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Monkey
     assert facts.gpus() == [first, first]
 
 
-@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 9\n", "#!/bin/sh\nexec sleep 60\n", "no program"])
+@pytest.mark.parametrize(
+    "text", ["#!/bin/sh\nexit 9\n", "#!/bin/sh\nexec sleep 60\n", "no program"]
+)
 def test_a_driver_that_is_broken_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

@@ -375,3 +375,20 @@ def test_a_bundle_without_tensors_says_so(tmp_path: Path) -> None:
         data = as_json(bundle)
     assert data["capture"] == [] and "parity can't be measured" in data["parity"]
     assert data["parity"] in describe(data)
+
+
+def test_weights_that_are_only_sampled_are_said(bundle: Path) -> None:
+    from core.reference.wording import as_json, describe
+
+    def sample(name: str, content: bytes) -> bytes:
+        if not name.endswith("weights.safetensors"):
+            return content
+        # The header gets longer, and its length with it.
+        head = content[8:].replace(b'"0.bias"', b'"sketch.0.bias"')
+        return struct.pack("<Q", struct.unpack("<Q", content[:8])[0] + 7) + head
+
+    rehash(bundle, sample)
+    with Bundle(bundle) as opened:
+        data = as_json(opened)
+    assert data["capture"][0]["sketched"] == {"forward": 0, "weights": 1}
+    assert "only samples of 1 weights fitted into the budget" in describe(data)
