@@ -213,6 +213,7 @@ def watch_contexts(module):
     replace(module.DeviceContext, "__init__", choose)
 
 
+@unseen
 def _unpinned(original, loader, *args, **kwargs):
     original(loader, *args, **kwargs)
     if getattr(loader, "pin_memory", False):
@@ -257,6 +258,7 @@ def _parallel(torch):
         replace(torch.cuda.amp.GradScaler, "__init__", _unscaled)
 
 
+@unseen
 def _data_parallel(original, self, module, *args, **kwargs):
     note("DataParallel")
     original(self, module, device_ids=[0])

@@ -15,6 +15,7 @@ import zlib
 
 from . import guard, wrapping
 from .replacing import replace
+from .wrapping import unseen
 
 SEED = 0x9110
 # Seeds of optimizers and of iterators must not meet.
@@ -94,6 +95,7 @@ def _constructed(original, args, kwargs):
     return _construct, (original,) + args, kwargs
 
 
+@unseen
 def _construct(original, *args, **kwargs):
     global _optimizers
     original(*args, **kwargs)
@@ -117,6 +119,7 @@ def _fetched(original, args, kwargs):
     return _fetch, (original,) + args, kwargs
 
 
+@unseen
 def _fetch(original, fetcher, indices):
     """Augmentation and masking depend on the samples alone: not on workers, nor on the order."""
     states = guard.hook("state of the generators")(_states_now)()
@@ -124,9 +127,6 @@ def _fetch(original, fetcher, indices):
         seed(SEED + zlib.crc32(repr(indices).encode("utf-8", "replace")))
     try:
         return original(fetcher, indices)
-    except BaseException as error:
-        guard.unframe(error)
-        raise
     finally:
         for restore, state in states or ():
             restore(state)

@@ -18,6 +18,7 @@ from _thread import RLock
 
 from . import capture, draws, forward, guard, matching, process, replacing, replay, tensors, trees
 from .threads import everyone
+from .wrapping import unseen
 
 WANTED = {"PILOTAGE_PROBE_CAPTURE", "PILOTAGE_PROBE_REFERENCE"}
 MAX_BATCHES = 1000  # of one process
@@ -95,14 +96,11 @@ def _open():
             _reference = matching.Reference(found.batches, _index["batches"])
 
 
+@unseen
 def _opened(original, iterator, loader, *args, **kwargs):
     """The iterator's constructor, or its reset where workers stay: a new pass begins."""
     global _ordinal
-    try:
-        original(iterator, loader, *args, **kwargs)
-    except BaseException as error:
-        guard.unframe(error)
-        raise
+    original(iterator, loader, *args, **kwargs)
     with guard.reporting("pass over a DataLoader"), _lock:
         known = _streams.get(iterator)
         if known is None or known.count:  # the constructor resets, too
@@ -110,12 +108,9 @@ def _opened(original, iterator, loader, *args, **kwargs):
             _streams[iterator] = Stream(_ordinal, loader)
 
 
+@unseen
 def _index_given(original, iterator):
-    try:
-        ids = original(iterator)
-    except BaseException as error:
-        guard.unframe(error)
-        raise
+    ids = original(iterator)
     with guard.reporting("indices"):
         stream = _streams.get(iterator)
         if stream is not None and len(stream.ids) < MAX_BATCHES:
@@ -123,12 +118,9 @@ def _index_given(original, iterator):
     return ids
 
 
+@unseen
 def _next(original, iterator):
-    try:
-        batch = original(iterator)
-    except BaseException as error:
-        guard.unframe(error)
-        raise
+    batch = original(iterator)
     with guard.reporting("batch"), _lock:
         batch = _drawn(iterator, batch)
     return batch

@@ -11,6 +11,7 @@ import sys
 
 from . import callers, finder, forward, guard, process, replacing
 from .replacing import replace
+from .wrapping import unseen
 
 HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 VARIABLES = ("XLA_USE_BF16", "XLA_DOWNCAST_BF16", "XLA_USE_FP16", "XLA_DOWNCAST_FP16")
@@ -122,6 +123,7 @@ def _enter(original, args, kwargs):
     return (_entered_disabled, (original, scope), {}) if asked == "fp32" else None
 
 
+@unseen
 def _entered_disabled(original, scope):
     scope._enabled = False
     try:
@@ -294,6 +296,7 @@ def _loaded(original, args, kwargs):
     return _load, (original, args, kwargs, what, bool(given), callers.line()), {}
 
 
+@unseen
 def _load(original, args, kwargs, what, noted, at):
     """Load, and look at what came: without a dtype it is the checkpoint's own."""
     result = original(*args, **kwargs)

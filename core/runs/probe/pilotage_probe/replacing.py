@@ -5,10 +5,13 @@
 """
 
 import functools
+import sys
 
 from . import guard, wrapping
 from .wrapping import unseen
 
+# What is called instead and calls the original in turn is ``unseen``: warnings, and whoever asks for
+# the caller, look past it.
 FACTORIES = (
     "empty", "zeros", "ones", "full", "tensor", "as_tensor", "asarray", "arange", "range",
     "linspace", "logspace", "eye", "scalar_tensor", "empty_strided", "tril_indices",
@@ -52,11 +55,28 @@ def replace(owner, name, choose):
             return function(*args, **kwargs)
         except BaseException as error:
             guard.unframe(error)
+            while error.__traceback__ is not None and _is_ours(error.__traceback__):
+                guard.unframe(error)
             raise
 
+    with guard.reporting("TorchScript"):
+        _script_knows(original, wrapper)
     if isinstance(static, (classmethod, staticmethod)):
         wrapper = type(static)(wrapper)
     setattr(owner, name, wrapper)
+
+
+def _script_knows(original, wrapper):
+    """TorchScript knows torch's operators by their ids, and compiles what else it meets."""
+    builtins = sys.modules.get("torch.jit._builtins")
+    if builtins is not None:
+        table = builtins._get_builtin_table()
+        if id(original) in table:
+            table[id(wrapper)] = table[id(original)]
+
+
+def _is_ours(traceback):
+    return traceback.tb_frame.f_code.co_filename.startswith((guard.HERE, wrapping.FILE))
 
 
 def know_factories(module):
