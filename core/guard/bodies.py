@@ -70,6 +70,7 @@ def body_facts(values: Values) -> Iterator[Fact]:
         ):
             kind = "optimizer"
         kinds[function] = kind or ("metric" if in_metrics else "")
+    in_file = {f for f in module.functions if kinds[f] == "metric" and not _named(f, "metric")}
     for node in module.parents:
         if isinstance(node, ast.Assert):
             yield from _assert(values, node, in_tests)
@@ -77,7 +78,13 @@ def body_facts(values: Values) -> Iterator[Fact]:
             yield from _stop(values, node)
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Return | ast.Expr | ast.AnnAssign):
             kind = kinds.get(values.scope(node), "")
+            if values.scope(node) in in_file and isinstance(getattr(node, "value", None), ast.Call):
+                continue  # the rest of a file with metric code: how things are called, not measured
             yield from _statement(values, node, kind)
+
+
+def _named(function: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> bool:
+    return any(k == kind and p.fullmatch(function.name.lower()) for k, p in _FUNCTIONS)
 
 
 def _stop(values: Values, node: ast.Break) -> Iterator[Fact]:

@@ -38,7 +38,8 @@ class _Sides:
         self._shared = old.names & new.names
         self._bound = (old.bound - new.names, new.bound - old.names)
         self._old_lines, self._new_lines = set(old.lines), set(new.lines)
-        self._spmd = "use_spmd" in new.names and "use_spmd" not in old.names
+        spmd = {"use_spmd", ".use_spmd"}
+        self._spmd = bool(spmd & new.names) and not spmd & old.names
         self._lines = (old.lines, new.lines)
 
     def group(self, before: list[Fact], after: list[Fact]) -> list[Tag]:

@@ -235,7 +235,7 @@ class _Simplify(ast.NodeTransformer):
             new = self.visit(func)
         return ast.Call(
             new,
-            [self.visit(a) for a in node.args],
+            [self.visit(a) for a in node.args if not self._is_device(a)],
             sorted(
                 (
                     ast.keyword(k.arg, self.visit(k.value))
@@ -245,6 +245,14 @@ class _Simplify(ast.NodeTransformer):
                 key=lambda k: k.arg or "",
             ),
         )
+
+    def _is_device(self, node: ast.expr) -> bool:
+        """Whether an argument only says where: ``device``, ``xm.xla_device()``."""
+        at = node.func if isinstance(node, ast.Call) else node
+        if isinstance(node, ast.Call) and not self._module.resolve(at):
+            return False
+        name = at.attr if isinstance(at, ast.Attribute) else getattr(at, "id", "")
+        return name in ("device", "xla_device")
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.Constant(number(node.value))

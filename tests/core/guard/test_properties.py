@@ -48,7 +48,7 @@ def test_texts_that_are_nothing_known(path: str, before: str, after: str) -> Non
 
 
 @given(st.permutations(range(len(_FUNCTIONS) - 2)), st.sampled_from(CASES))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_reformatted_and_moved_code_is_no_change(order: list[int], case: object) -> None:
     # The first part has the imports and constants, the last one calls main.
     middle = [_FUNCTIONS[1:-1][n] for n in order]
