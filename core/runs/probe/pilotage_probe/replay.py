@@ -13,6 +13,7 @@ import math
 import os
 
 from . import capture, compare, gradients, naming, process, recording, tensors
+from .threads import everyone
 
 MAX_INDEX = 64 * 1024 * 1024  # bytes
 MAX_NAMES = 500  # of one list in a record
@@ -65,6 +66,8 @@ def _finish():
     """A program in which no root was trained says so."""
     if any(not root.blind for several in recording.roots.values() for root in several):
         return
+    if not any(thread.steps for thread in everyone()):
+        return  # a launcher
     process.write(
         "start",
         roots=0,
@@ -404,7 +407,8 @@ def _compare_gradients(step, triples, why):
             _gradients(theirs, triples, record)
         except Exception as error:
             record["why"] = _sentence(error)
-    process.write("gradients", **record)
+    if record["errors"] or record["missing"] or record["extra"] or record["why"]:
+        process.write("gradients", **record)  # a method without gradients has none to compare
 
 
 def _gradients(theirs, triples, record):
@@ -419,8 +423,6 @@ def _gradients(theirs, triples, record):
         count = math.prod(n for n in shape if type(n) is int)
         if math.isfinite(norm):
             squares, elements = squares + norm * norm, elements + count
-    if not stored:
-        raise ValueError("it holds no gradients: %s" % (theirs.index.get("why") or "")[:200])
     typical = math.sqrt(squares / elements) if elements else 0.0
 
     def shown(key):
