@@ -36,10 +36,17 @@ class Together(replay.Reference):
         others = [replay.Reference(directory, rank) for rank in there[1:]]
         parts = [self] + others
         rows = [_rows(part.index) for part in parts]
+        given = [_indices(part.index["batches"]) for part in parts]
+
+        def indices(n):
+            every = [ids.get(n) for ids in given]
+            return None if None in every else [one for ids in every for one in ids]
+
         self.index["batches"], self.batches, self.forward = _seen(
             self.index["batches"],
             Joined([part.batches for part in parts], None),
             Joined([part.forward for part in parts], rows),
+            indices,
         )
 
 
@@ -49,11 +56,26 @@ class Divided(replay.Reference):
     def __init__(self, directory, rank, world):
         replay.Reference.__init__(self, directory, 0)
         rows = _rows(self.index)
+        given = _indices(self.index["batches"])
+
+        def indices(n):
+            return given[n][rank::world] if n in given else None
+
         self.index["batches"], self.batches, self.forward = _seen(
             self.index["batches"],
             Part(self.batches, None, rank, world),
             Part(self.forward, rows, rank, world),
+            indices,
         )
+
+
+def _indices(entries):
+    """By number of the batch, the indices that the sampler gave, where they are known."""
+    return {
+        entry.get("n"): entry["ids"]
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("ids"), list)
+    }
 
 
 def _rows(index):
@@ -68,8 +90,8 @@ def _rows(index):
     return 0
 
 
-def _seen(entries, batches, forward):
-    """The index's batches as the readers give them: other shapes, other hashes."""
+def _seen(entries, batches, forward, indices):
+    """The index's batches as the readers give them: other shapes, hashes and indices."""
     batches = batches if batches.there() else None
     found = []
     for entry in entries if batches is not None else ():
@@ -82,7 +104,7 @@ def _seen(entries, batches, forward):
                 tensor = batches.get(key)
                 leaf = dict(leaf, shape=list(tensor.shape), sha256=tensors.sha256(tensor))
             leaves.append(leaf)
-        found.append(dict(entry, leaves=leaves))
+        found.append(dict(entry, leaves=leaves, ids=indices(entry.get("n"))))
     return found, batches, forward if forward.there() else None
 
 

@@ -27,6 +27,11 @@ def outputs(batch: Any, rows: int) -> dict[str, Any]:
     }
 
 
+def ids(batch: Any) -> list[int]:
+    """Each row's number stands in it."""
+    return [int(row[0]) // WIDTH for row in batch]
+
+
 def write(place: Path, batches: list[Any]) -> None:
     """A capture of one rank as the probe writes it."""
     place.mkdir(parents=True)
@@ -48,7 +53,7 @@ def write(place: Path, batches: list[Any]) -> None:
             "shape": list(batch.shape),
             "sha256": tensors.sha256(batch),
         }
-        entries.append({"n": n, "iterator": 1, "step": n, "leaves": [leaf]})
+        entries.append({"n": n, "iterator": 1, "step": n, "ids": ids(batch), "leaves": [leaf]})
     index = {
         "format": capture.FORMAT,
         "roots": ["Net"],
@@ -79,6 +84,7 @@ def test_one_process_gets_the_batches_and_outputs_of_all_ranks_in_a_row(
         assert torch.equal(found.batches.get(f"{n}.x"), batch)
         (leaf,) = found.index["batches"][n]["leaves"]
         assert (leaf["shape"], leaf["sha256"]) == ([BATCH, WIDTH], tensors.sha256(batch))
+        assert found.index["batches"][n]["ids"] == ids(batch)
     for key, tensor in outputs(DATA[0], BATCH).items():
         assert torch.equal(found.forward.get(key), tensor), key
         assert found.error("forward", key, tensor) == (0.0, False, False)
@@ -94,6 +100,7 @@ def test_each_of_several_ranks_gets_its_rows_of_the_one_batch(
         rows = DATA[0][rank::WORLD]
         assert torch.equal(found.batches.get("0.x"), rows)
         assert found.index["batches"][0]["leaves"][0]["sha256"] == tensors.sha256(rows)
+        assert found.index["batches"][0]["ids"] == ids(rows)
         expected = outputs(rows, len(rows))
         for key in ("out.0.", "out.1.", "out.2.", "out.3."):
             assert torch.equal(found.forward.get(key), expected[key]), key
