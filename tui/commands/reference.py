@@ -20,7 +20,7 @@ from tui.commands.base import (
 _FILE = click.Path(dir_okay=False)
 
 
-@click.group(short_help="The untouched project's runs as a file: make, show, compare, import.")
+@click.group(short_help="The untouched project's runs as one file.")
 def reference() -> None:
     """Record the untouched project where it belongs, and take its runs elsewhere as one file.
 

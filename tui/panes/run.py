@@ -149,10 +149,11 @@ def run_seconds(run: Run, now_us: int) -> float:
 
 
 def run_title(run: Run, lasted_s: float) -> str:
-    """``run #7 · attempt · 3:12``."""
+    """``run #7 · attempt · 3:12``; a run that was imported says so."""
     started = run.started
     of = f" of {one_line(started.of, 12)}" if started.of else ""
-    return f"run #{run.number} · {one_line(started.purpose, 12)}{of} · {span(lasted_s)}"
+    what = f"{one_line(started.purpose, 12)}{of}{' from a bundle' if started.bundle else ''}"
+    return f"run #{run.number} · {what} · {span(lasted_s)}"
 
 
 def status_text(run: Run, series: RunSeries, colours: Palette, width: int = 400) -> Text:
