@@ -294,13 +294,23 @@ def reduce(s: Subject) -> Verdict:
 
 @check("L2.replicas")
 def replicas(s: Subject) -> Verdict:
-    """All ranks have the same parameters after every step, and the same learning rates.
+    """All ranks start from the same parameters, have the same after every step, and the same rates.
 
-    Norms of the parameters and of their update within ``SAME_RTOL``; rates within ``hyper_rtol``.
+    A replay starts them all from the reference's, so the start is told by how far each rank's own
+    parameters were from those: of equal parameters equally far. Norms of the parameters and of their update within ``SAME_RTOL``; rates within ``hyper_rtol``.
     """
     found = _several(s)
     if _parts(s, "param_norm"):
         raise NotRun("The reference's ranks have other parameters than each other, too.")
+    if apart := _start_apart(s.parity, len(found)):
+        return judged(
+            False,
+            "replicas start from other parameters than each other",
+            expected="the same parameters on all ranks: one seed, or a broadcast of the first's",
+            actual=f"{_listed(apart)} off the reference's (relative L2), by rank",
+            tolerance=f"relative {share(SAME_RTOL)}",
+            evidence={"ranks": len(found)},
+        )
     compared = 0
     for field, what in SHARED:
         values = _together(found, field)
@@ -335,6 +345,17 @@ def replicas(s: Subject) -> Verdict:
         tolerance=f"relative {share(SAME_RTOL)}",
         evidence={"ranks": len(found)},
     )
+
+
+def _start_apart(run: Run, many: int) -> list[float]:
+    """How far each rank's own initial parameters were from the reference's, where that differs."""
+    errors: dict[int, float] = {}
+    for record in run.signals:
+        rank, error = view.count(record.get("rank")), view.number(record.get("natural_error"))
+        if record.get("k") == "start" and rank is not None and error is not None:
+            errors[rank] = error
+    values = [errors[rank] for rank in sorted(errors)]
+    return values if len(values) == many and _apart(values) > SAME_RTOL else []
 
 
 def _other_rates(found: dict[int, list[JSON]], rtol: float) -> tuple[int, list[float]]:

@@ -165,6 +165,31 @@ def test_replicas_that_drift_are_seen() -> None:
     assert "differs from step 2 on" in found.summary
 
 
+@pytest.mark.parametrize(
+    ("errors", "state"),
+    [
+        ([0.0, 1.41, 1.39, 1.42], "fail"),  # each seeded with its rank
+        ([1.41, 1.41, 1.41, 1.41], "pass"),  # drawn on another device, and broadcast
+        ([0.0, 0.0, 0.0, 0.0], "pass"),
+        ([0.0, None, 0.0, 0.0], "pass"),  # not known for all: nothing is told by it
+    ],
+)
+def test_replicas_that_start_apart_are_seen_though_a_replay_starts_them_alike(
+    errors: list[float | None], state: str
+) -> None:
+    def start(rank: int, steps: list[JSON], signals: list[JSON]) -> None:
+        who = {key: steps[0][key] for key in ("pid", "tid", "rank")}
+        signals.append(
+            {"k": "start", **who, "matched": 3, "natural_error": errors[rank], "loaded": True}
+        )
+
+    found = results(session(change=start))["L2.replicas"]
+    assert found.state == state
+    if state == "fail":
+        assert "start from other parameters" in found.summary
+        assert "1.41" in found.actual
+
+
 def test_one_rank_with_another_learning_rate_is_seen() -> None:
     def halve(step: JSON) -> None:
         step["groups"] = [{**g, "lr": g["lr"] / 2} for g in step["groups"]]
