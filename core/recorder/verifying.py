@@ -100,8 +100,8 @@ def _workspace(
         outputs=config.project.outputs,
         link=config.project.link,
     )
-    if baseline is not None:
-        replace_files(files.root, project)
+    # With what git ignores, too: data that the code reads.
+    replace_files(files.root, project)
     return files
 
 

@@ -157,6 +157,12 @@ class Subject:
             runs = [r for r in runs if _same_command(self.state, r)]
         run = last(runs, lambda r: r.ended is not None and r.ended.reason in TELLING)
         if run is None:
+            attempt = self.target_run() if of == "target" else None
+            if attempt is not None and not attempt.ok_exit:
+                raise NotRun(
+                    f"Run #{attempt.number} did not end with exit 0, so no parity run was made: "
+                    "what does not run is not compared."
+                )
             raise NotRun(f"There is no finished parity run of {what}: verify to make one.")
         if not run.steps:
             ended = f"exit {run.ended.exit_code}" if run.ended else "no end"
@@ -214,8 +220,9 @@ class Subject:
 
     def told(self, k: str) -> JSON | None:
         """The target's record of kind ``k`` that holds it against the reference's tensors."""
+        run = self.parity
         _ = self.parity_reference  # without it there is nothing to hold against
-        return view.record(self.parity, k)
+        return view.record(run, k)
 
     def not_replayed(self, what: str) -> str:
         """Why there are no ``what`` to compare."""
