@@ -133,6 +133,8 @@ class _Sides:
             if self._same(one, other):
                 continue
             kind = (other or one or Arg("", "")).kind
+            if one is not None and one.kind == "masks":
+                kind = "masks"  # a mask that is gone
             before, after = one.text if one else "", other.text if other else ""
             sure = (one is None or one.sure) and (other is None or other.sure)
             why = KINDS[kind].why
@@ -161,7 +163,7 @@ class _Sides:
         before, after = (shown, "") if how == "gone" else ("", shown)
         line, side = fact.line, "new" if how == "new" else "old"
         why = KINDS[fact.kind].why
-        if self._spmd and fact.kind in _PER_PROCESS:
+        if self._spmd and fact.kind in _PER_PROCESS and fact.group != "set_epoch":
             sure = False
         if not sure:
             why += " It may be what the move to another device needs."
@@ -214,7 +216,6 @@ _PER_PROCESS = (
     "sampler",
     "batch size",
     "shuffle",
-    "drop_last",
     "evaluation data",
     "seed",
 )

@@ -8,15 +8,21 @@ from collections.abc import Iterator
 
 from core.guard.bodies import METRIC_FUNCTION, backward_facts, body_facts
 from core.guard.calls import call_facts, called, is_evaluation, owner_of, scope_name
-from core.guard.kinds import environment_kind, setting_kind
+from core.guard.code_settings import (
+    argument,
+    defaults,
+    environment,
+    is_environ,
+    keys,
+    scaled,
+    setting,
+)
+from core.guard.kinds import setting_kind
 from core.guard.known_calls import KNOWN
 from core.guard.tag import Arg, Fact, Facts
 from core.guard.values import Values, is_move
 from core.risk.module import dotted
 
-_NUMERIC = (
-    "learning rate", "batch size", "epochs", "accumulation", "clipping", "schedule", "dropout", "seed",
-)  # fmt: skip
 _DATA = re.compile(
     r"(\w+_)?(data|dataset|ds|samples?|examples?|files?|texts?|records?|lines|rows|images?|labels|paths?"
     r"|train|val|test|valid|\w*loader|DataLoader)(_\w+)?|(train|val|test|valid)\w*|[xXyY]_\w+"
@@ -46,40 +52,20 @@ def statement_facts(values: Values) -> Iterator[Fact]:
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
             yield from _assigned(values, node, node.target, node.value)
         elif isinstance(node, ast.AugAssign):
-            yield from _augmented(values, node)
+            yield from scaled(values, node)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _defaults(values, node)
+            yield from defaults(values, node)
             yield from _decorated(values, node)
         elif isinstance(node, ast.Call):
             yield from _call(values, node)
         elif isinstance(node, ast.Dict):
-            yield from _keys(values, node)
+            yield from keys(values, node)
         elif isinstance(node, ast.With | ast.AsyncWith):
             yield from _contexts(values, node)
         elif isinstance(node, ast.Try):
             yield from _swallowed(values, node)
         elif isinstance(node, ast.Subscript):
             yield from _slice(values, node)
-
-
-def _setting(
-    values: Values, name: str, owner: str, node: ast.AST, value: ast.expr, label: str = ""
-) -> Iterator[Fact]:
-    kind = setting_kind(name)
-    if not kind or isinstance(value, ast.Call | ast.Lambda | ast.ListComp | ast.Await | ast.Dict):
-        return
-    text = values.text(value)
-    constant = "\x01" not in text and not isinstance(value, ast.Subscript | ast.Attribute)
-    if not constant and (kind not in _NUMERIC or isinstance(value, ast.Name | ast.Subscript)):
-        return
-    sure = kind not in ("dataset", "architecture", "data subset", "metric") or _is_number(value)
-    line = getattr(value, "lineno", getattr(node, "lineno", 1))
-    args = {"value": Arg(kind, text, sure)}
-    yield Fact("setting", kind, label or name, line, args, "quiet", owner, scope_name(values, node))
-
-
-def _is_number(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and isinstance(value.value, int | float)
 
 
 def _assigned(values: Values, node: ast.stmt, target: ast.expr, value: ast.expr) -> Iterator[Fact]:
@@ -90,14 +76,14 @@ def _assigned(values: Values, node: ast.stmt, target: ast.expr, value: ast.expr)
         return
     scope = scope_name(values, node)
     if isinstance(target, ast.Name):
-        yield from _setting(values, target.id, values.text(target), node, value)
+        yield from setting(values, target.id, values.text(target), node, value)
     elif isinstance(target, ast.Attribute):
         yield from _attribute(values, node, target, value, scope)
     elif isinstance(target, ast.Subscript):
         key = target.slice
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            if _is_environ(values, target.value):
-                yield from _environment(values, node, key.value, value)
+            if is_environ(values, target.value):
+                yield from environment(values, node, key.value, value)
             elif kind := setting_kind(key.value):
                 args = {"value": Arg(kind, values.text(value))}
                 yield Fact("key", kind, key.value, node.lineno, args, "sure", key.value, scope)
@@ -125,42 +111,7 @@ def _attribute(
             }
             yield Fact("tie", "weights", "tied weights", node.lineno, args, "sure", "", scope)
     else:
-        yield from _setting(values, target.attr, values.text(target), node, value)
-
-
-def _augmented(values: Values, node: ast.AugAssign) -> Iterator[Fact]:
-    name = target = ""
-    if isinstance(node.target, ast.Name | ast.Attribute):
-        name = dotted(node.target)
-        target = values.text(node.target)
-    elif isinstance(node.target, ast.Subscript) and isinstance(node.target.slice, ast.Constant):
-        name = target = str(node.target.slice.value)
-    kind = setting_kind(name) if name else ""
-    if kind in _NUMERIC and not (isinstance(node.op, ast.Add) and values.text(node.value) == "1"):
-        text = f"{type(node.op).__name__} {values.text(node.value)}"
-        scope = scope_name(values, node)
-        yield Fact(
-            "scaled",
-            kind,
-            f"{name} is scaled",
-            node.lineno,
-            {"by": Arg(kind, text)},
-            "sure",
-            target,
-            scope,
-        )
-
-
-def _defaults(values: Values, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Fact]:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    pairs = list(
-        zip(
-            positional[len(positional) - len(node.args.defaults) :], node.args.defaults, strict=True
-        )
-    )
-    pairs += [(a, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d]
-    for arg, value in pairs:
-        yield from _setting(values, arg.arg, f"{node.name}.{arg.arg}", node, value)
+        yield from setting(values, target.attr, values.text(target), node, value)
 
 
 def _decorated(values: Values, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Fact]:
@@ -179,16 +130,16 @@ def _call(values: Values, call: ast.Call) -> Iterator[Fact]:
     name, scope = called(call), scope_name(values, call)
     is_method = isinstance(call.func, ast.Attribute) and not values.module.resolve(call.func)
     if name == "add_argument":
-        yield from _argument(values, call)
+        yield from argument(values, call)
     elif (
         name in ("setdefault", "putenv")
         and isinstance(call.func, ast.Attribute)
         and len(call.args) == 2
     ):
         key = call.args[0]
-        if _is_environ(values, call.func.value) or name == "putenv":
+        if is_environ(values, call.func.value) or name == "putenv":
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield from _environment(values, call, key.value, call.args[1])
+                yield from environment(values, call, key.value, call.args[1])
     elif name == "suppress" and values.module.resolve(call.func):
         errors = ", ".join(values.text(a) for a in call.args)
         if errors and not any(e in errors for e in _HARMLESS_ERRORS):
@@ -323,40 +274,6 @@ def _detached(values: Values, call: ast.Call, scope: str) -> Iterator[Fact]:
     )
 
 
-def _argument(values: Values, call: ast.Call) -> Iterator[Fact]:
-    names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-    long = next((n for n in names if n.startswith("--")), names[0] if names else "")
-    for keyword in call.keywords:
-        if keyword.arg == "default" and long:
-            yield from _setting(values, long, long, call, keyword.value)
-        elif (
-            keyword.arg == "action"
-            and long
-            and values.text(keyword.value) in ("'store_false'", "'store_true'")
-        ):
-            if kind := setting_kind(long):
-                args = {"action": Arg(kind, values.text(keyword.value))}
-                yield Fact("flag", kind, long, call.lineno, args, "quiet", long)
-
-
-def _keys(values: Values, node: ast.Dict) -> Iterator[Fact]:
-    for key, value in zip(node.keys, node.values, strict=True):
-        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-            continue
-        if key.value == "params":
-            args = {"params": Arg("parameter groups", values.text(value))}
-            for other, its in zip(node.keys, node.values, strict=True):
-                if isinstance(other, ast.Constant) and other.value != "params":
-                    kind = setting_kind(str(other.value)) or "parameter groups"
-                    args[str(other.value)] = Arg(kind, values.text(its))
-            scope = scope_name(values, node)
-            yield Fact(
-                "group", "parameter groups", "parameter group", node.lineno, args, "sure", "", scope
-            )
-            return
-        yield from _setting(values, key.value, f"['{key.value}']", node, value)
-
-
 def _contexts(values: Values, node: ast.With | ast.AsyncWith) -> Iterator[Fact]:
     scope = scope_name(values, node)
     for item in node.items:
@@ -405,17 +322,6 @@ def _does_nothing(node: ast.stmt) -> bool:
         )
         return isinstance(call, ast.Constant) or logs
     return False
-
-
-def _is_environ(values: Values, node: ast.AST) -> bool:
-    return "os.environ" in values.module.resolve(node) or dotted(node).endswith("environ")
-
-
-def _environment(values: Values, node: ast.AST, name: str, value: ast.expr) -> Iterator[Fact]:
-    if kind := environment_kind(name):
-        args = {"value": Arg(kind, values.text(value))}
-        line = getattr(node, "lineno", 1)
-        yield Fact("environment", kind, f"the variable {name}", line, args, "sure", name)
 
 
 def _slice(values: Values, node: ast.Subscript) -> Iterator[Fact]:

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from core.guard import KINDS, guard_change
+from core.guard.change import guard_change
+from core.guard.kinds import KINDS
 from tests.core.guard.cases import CASES, Case
 from tests.core.guard.programs import MIGRATION, TRAIN
 
