@@ -209,14 +209,20 @@ def verify_variant(
     place: Path,
     limit_s: float,
     python: str | None,
+    keep: bool = False,
 ) -> tuple[dict[str, Any], float]:
-    """Verify one variant against the bundle; the JSON object and the seconds that took."""
+    """Verify one variant against the bundle; the JSON object and the seconds that took.
+
+    ``keep``: its session stays in ``place/home``.
+    """
     began = time.monotonic()
     place.mkdir(parents=True, exist_ok=True)
     copy = lay_out(project.original, place, variant.tables, variant.patches)
     arguments = ["verify", str(copy), "--reference", str(bundle), "--json", *_python(python)]
     if variant.level is not None and variant.level > 3:
         arguments += ["--level", str(variant.level)]
+    if keep:
+        arguments.append("--keep")
     _, answer = processes.ask(arguments, place, limit_s)
     return answer, time.monotonic() - began
 

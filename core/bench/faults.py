@@ -73,7 +73,7 @@ def measure(
     processes = processes or Processes()
     began = time.monotonic()
     with _folder(keep) as place:
-        bench = _Bench(place, limit_s, python, processes)
+        bench = _Bench(place, limit_s, python, processes, keep is not None)
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 _go(projects, bench, pool, report, say)
@@ -93,6 +93,7 @@ class _Bench:
     limit_s: float
     python: str | None
     processes: Processes
+    keep: bool
 
     def reference(self, project: Project) -> tuple[Path, float]:
         place = self.place / project.name / "reference"
@@ -103,7 +104,14 @@ class _Bench:
         place = self.place / project.name / variant.name
         try:
             result, seconds = verify_variant(
-                self.processes, project, variant, bundle, place, self.limit_s, self.python
+                self.processes,
+                project,
+                variant,
+                bundle,
+                place,
+                self.limit_s,
+                self.python,
+                self.keep,
             )
         except StepFailed as error:
             return failed(variant, str(error), time.monotonic() - began)

@@ -90,7 +90,7 @@ def probe(
     "--keep",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Keep copies, bundles and answers in this new directory.",
+    help="Keep copies, bundles, answers and sessions (PROJECT/VARIANT/home) in this new directory.",
 )
 @click.option(
     "--limit",
