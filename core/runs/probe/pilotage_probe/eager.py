@@ -38,5 +38,5 @@ def _off():
     _done = True
     if hasattr(compiler, "set_stance"):  # torch 2.6
         compiler.set_stance("force_eager")
-    else:
+    elif hasattr(dynamo.config, "disable"):
         dynamo.config.disable = True
