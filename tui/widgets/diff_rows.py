@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from core.text import clean
 from core.unified_diff import DiffFile, DiffLine, Hunk
 from tui.widgets.cells import printable
 from tui.widgets.syntax import TokenSpan, colour
@@ -92,9 +93,9 @@ class DiffRows:
         places = self._places() if tags else {}
         by_path: dict[str, list[int]] = {}
         for number, file in enumerate(self.files):
-            by_path.setdefault(file.path, []).append(number)
+            by_path.setdefault(clean(file.path), []).append(number)
         for tag in tags:
-            for number in by_path.get(tag.path, ()):
+            for number in by_path.get(clean(tag.path), ()):
                 _add(self._file_tags.setdefault(number, []), tag.text)
                 row = self.file_rows[number]
                 place = (number, tag.side, tag.line or 0)
