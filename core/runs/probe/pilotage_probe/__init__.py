@@ -15,6 +15,11 @@ Two modes, by ``PILOTAGE_PROBE_MODE``:
 ``parity``
     Reads everything at each step, turns dropout off, and ends the process with exit code 0 when
     ``PILOTAGE_PROBE_STEPS`` optimizer steps are done. On an XLA device it synchronises by itself.
+    Random numbers are the same in each run and on each device (``draws``); batches and weights may
+    be another run's (``feeding``, ``replay``), and half precision may be refused (``precision``).
+
+With ``PILOTAGE_PROBE_CUDA=cpu``, in either mode, what is asked of CUDA is done on the CPU in float32
+(``cuda_redirect``).
 """
 
 VERSION = "2"

@@ -281,11 +281,13 @@ def _dtype(tensor):
 
 
 def _name(path):
+    if path.replace(".", "").isdigit():
+        return "Tensor " + path
     return path or "The tensor"
 
 
 def _listed(paths):
-    return ", ".join(path or "a tensor" for path in list(paths)[:10])
+    return ", ".join(_name(path) for path in list(paths)[:10])
 
 
 def _shape(tensor):
