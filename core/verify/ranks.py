@@ -155,6 +155,21 @@ class OfRank(Subject):
         run = Subject.parity_own.__get__(self)
         return None if run is None else self._seen(run)
 
+    @property
+    def repeats(self) -> list[Run]:
+        """See :class:`Subject`."""
+        return [self._seen(run) for run in Subject.repeats.__get__(self)]
+
+    def own_pair(self) -> tuple[list[JSON], list[JSON]] | None:
+        """See :class:`Subject`."""
+        run = self.parity_own
+        if run is None or not run.steps:
+            return None
+        k = self.criteria.parity_steps
+        fed = self.state.runs.get(run.started.against)
+        reference = self.parity_reference if fed is None else self._seen(fed)
+        return view.steps(reference)[:k], view.steps(run)[:k]
+
 
 def views(s: Subject) -> list[Subject]:
     """The subject once for each pair of ranks to compare; itself where there is one rank."""

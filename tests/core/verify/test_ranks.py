@@ -96,6 +96,21 @@ def test_faithful_ranks_pass_however_many_there_are_on_either_side(
         assert found["L1.clip"].evidence["ranks"] == WORLD
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [(WORLD, WORLD), (WORLD, 1), (1, WORLD)])
+def test_a_run_in_its_own_precision_is_held_against_the_same_ranks(ours: int, theirs: int) -> None:
+    scene = session(ours, theirs)
+    signals: list[JSON]
+    steps, signals = records(theirs, xla=True, parity=True)
+    for step in steps:
+        step["loss"] *= 1.003
+    run_id = scene.start("parity", "target own", against="r2")
+    scene.records(run_id, steps, signals)
+    scene.end(run_id)
+    found = results(scene)
+    assert found["L1.first_loss"].state == found["L1.trajectory"].state == "pass"
+    assert "own precision" in str(found["L1.first_loss"].evidence)
+
+
 def of(wanted: int | None, edit: Callable[[JSON], Any]) -> Change:
     """An edit of every step of one rank, or of all."""
 
