@@ -64,6 +64,10 @@ def agent_status(
     """
     if state.phase in ("finished", "failed"):
         return _ended(state)
+    if state.agent is None and state.measurements and not state.recorder_up:
+        return Status(
+            "VERIFIED", "idle", "no agent has worked here; the code was measured as it is"
+        )
     if recorder is False:
         return _without_recorder(state, now_us, session_id)
     if state.phase == "cut off":

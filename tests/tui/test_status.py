@@ -9,6 +9,8 @@ import pytest
 from core import events as ev
 from core.events import Event
 from core.state import SessionState
+from core.verify.evaluate import measure
+from tests.core.scene import healthy
 from tests.tui.session_events import Story, demo
 from tui.status import STALLED_S, STARTING_S, agent_status, ask_subject
 
@@ -125,3 +127,12 @@ def test_a_recovered_recorder_says_that_the_agent_was_cut_off() -> None:
 
 def test_a_replay_knows_no_lock() -> None:
     assert status_of(demo("running"), recorder=None).word == "RUN #3"
+
+
+def test_code_that_was_only_verified_waits_for_nobody() -> None:
+    scene = healthy()
+    results, level = measure(scene.state, "t1")
+    for body in (*results, level, ev.RecorderStopped("verified")):
+        scene.add(body, tree="t1")
+    state = scene.state
+    assert agent_status(state, state.last_ts_us, False, "s1").word == "VERIFIED"
