@@ -94,6 +94,14 @@ async def test_it_is_found_at_80_columns_in_the_palette_and_in_the_help(tmp_path
         assert "tag" in {action.id for action in ACTIONS}  # the palette is made of the same
 
 
+async def test_a_failed_check_names_the_change_that_may_be_why(tmp_path: Path) -> None:
+    async with cockpit(tmp_path) as c:
+        c.append(tagged(CLIP, tree=TREES[1]))
+        await c.until(lambda: c.screen.view().state.tagged)
+        await c.press("4", "down", "down", "down", "enter")
+        await c.shows("diff guard", "clip_grad_norm_ removed")
+
+
 def test_the_patch_of_the_story_is_tagged_by_the_guard_itself() -> None:
     kinds = {t.kind for t in guard_patch(PATCH_2)}
     assert "clipping" in kinds

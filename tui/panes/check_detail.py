@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
+from core.guard.related import related
 from core.levels import FAIL, NOT_RUN, STALE, WAIVED, CheckStatus
 from core.state import SessionState
 from tui.panes.check_words import SIGNS, state_style, state_words
@@ -42,6 +43,7 @@ def check_detail(status: CheckStatus, state: SessionState, colours: Palette) -> 
         *(("note", str(note)) for note in footnotes or [] if isinstance(footnotes, list)),
         ("runs", _runs(body.runs, state)),
         ("reference", _runs(body.reference_runs, state)),
+        ("diff guard", _tagged(status, state)),
         ("tree", body.tree[:12]),
         ("command", body.command),
         ("chips", str(body.chips or "")),
@@ -59,6 +61,14 @@ def check_detail(status: CheckStatus, state: SessionState, colours: Palette) -> 
         text.append_text(_evidence(evidence, colours))
     text.append("\n").append_text(_rule(status.check.id, colours))
     return text
+
+
+def _tagged(status: CheckStatus, state: SessionState) -> str:
+    """What the guard has tagged in the diff that may be why a check fails."""
+    if status.state != FAIL or status.result is None:
+        return ""
+    tags = related(status.check.id, state.tagged, status.result.body.tree)
+    return "; ".join(tag.sentence for tag in tags[:3])
 
 
 def _criteria(uses: dict[str, Any] | None, hashed: str) -> str:
