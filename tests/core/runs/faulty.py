@@ -208,6 +208,13 @@ try:
 except ValueError as error:
     import traceback
     traceback.print_exc()
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x), 4)
+print([part.sum().item() for (part,) in loader])
+iterator = iter(loader)
+next(iterator)
+iterator._reset(loader)  # as of workers that stay
+torch.save(model.state_dict(), "state%d.pt" % os.getpid())
+print(model.load_state_dict(torch.load("state%d.pt" % os.getpid())))
 model.eval()
 with torch.no_grad():
     print(model(x).sum().item())

@@ -33,7 +33,7 @@ KINDS = (
 ELSEWHERE = {
     *("xla backend", "hook sync", "hook xla reduce", "M before", "M after", "synchronise"),
     *("tpu backend", "devices", "read by the program"),
-    *("hook reads", "late record", "finder", "import hook", "streams"),
+    *("hook reads", "late record", "finder", "import hook", "streams", "hook safetensors"),
 }
 # What older releases of torch have no function for.
 NEWER = {"N after", "F before", "scale after", "unscale after"}
