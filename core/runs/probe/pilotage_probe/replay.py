@@ -407,8 +407,9 @@ def _compare_gradients(step, triples, why):
             _gradients(theirs, triples, record)
         except Exception as error:
             record["why"] = _sentence(error)
-    if record["errors"] or record["missing"] or record["extra"] or record["why"]:
-        process.write("gradients", **record)  # a method without gradients has none to compare
+    said = ("errors", "missing", "extra", "uncompared", "why")
+    if any(record.get(name) for name in said):  # a method without gradients has none to compare
+        process.write("gradients", **record)
 
 
 def _gradients(theirs, triples, record):
