@@ -186,4 +186,6 @@ for _ in range(2):
     assert labelled.log[-1] == random.Random(1).random()
 assert labelled.steps == len(labelled.log) == 2
 assert int(convolutions.norm.num_batches_tracked) == 4
-print("sum", sum(float(p.detach().cpu().double().sum()) for m in optimizers for p in m.parameters()))
+print(
+    "sum", sum(float(p.detach().cpu().double().sum()) for m in optimizers for p in m.parameters())
+)
