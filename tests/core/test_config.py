@@ -50,6 +50,17 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_names_of_parameters_are_mapped_and_nobody_needs_a_script_to_verify(file: Path) -> None:
+    text = GOOD.replace('script = "agent.toml"', "")
+    file.write_text(f'{text}\n[parity]\nrename = {{ "head.weight" = "out.weight" }}\n')
+    with pytest.raises(ConfigError, match="needs a script"):
+        load(file)
+    config = load(file, agent=False, bundle=str(file))
+    assert config.parity.rename == {"head.weight": "out.weight"}
+    assert (config.agent.driver, config.reference.bundle) == ("manual", str(file))
+    assert SessionConfig.from_json(config.to_json()) == config
+
+
 def test_paths_are_absolute_and_defaults_filled_in(file: Path) -> None:
     config = load(file)
     assert config.project.path == str(file.parent / "proj")
@@ -231,6 +242,9 @@ hours = 1.5
         ("[budget]\nattempts = 3", 21, "Did you mean [budgets]?"),
         ("[criteria]\ngoal_point = 3", 22, "Did you mean goal_points?"),
         ("[criteria]\nparity_steps = 2.5", 22, "a whole number"),
+        ("[parity]\nbudget_mb = 0", 22, "1 or more"),
+        ("[parity]\nrenames = { a = 'b' }", 22, "Did you mean rename?"),
+        ("[parity.rename]\na = 1", 21, "a table of texts"),
         ("[agent.policy]\nshel = 'ask'", 22, "no tool 'shel'"),
         ("[agent.policy]\n\nshell = 'maybe'", 23, "has to be allow, ask or deny, not 'maybe'"),
         ("[target.env]\nA = 'x'\nB-1 = 'x'", 23, "no variable name"),
