@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from core import records_view as view
 from core.body import JSON
@@ -121,9 +122,20 @@ def _own(s: Subject, evidence: JSON, shares: dict[str, float]) -> Verdict | None
 
 
 def _first(run: Run) -> JSON | None:
-    """The record of the first step that has one."""
+    """What is known of the first step of each optimizer, as one record."""
     found = view.records(run, "gradients")
-    return min(found, key=lambda r: view.count(r.get("n")) or 0) if found else None
+    if not found:
+        return None
+    errors: dict[str, float] = {}
+    for record in found:
+        for name, error in _errors(record).items():
+            if not error <= errors.get(name, -1.0):  # the worst of several ranks; nan is
+                errors[name] = error
+    sides = {
+        field: [name for record in found for name in _names(record, field)]
+        for field in ("missing", "extra")
+    }
+    return {"errors": errors, **sides}
 
 
 def _errors(record: JSON) -> dict[str, float]:
@@ -146,10 +158,33 @@ def _bad(errors: dict[str, float], rtol: float, shares: dict[str, float]) -> lis
 
 
 def _shares(s: Subject) -> dict[str, float]:
-    """Each tensor's part of the whole gradient's norm in the reference's first step, by name."""
-    names = (view.record(s.parity_reference, "model") or {}).get("names")
-    steps = view.steps(s.parity_reference, first=50)
-    norms = steps[0].get("grad_norms") if steps else None
+    """Each tensor's part of its optimizer's whole gradient in the reference's first step, by name.
+
+    Where several roots are trained, a name begins with the number of its root.
+    """
+    made = reversed(view.records(s.parity_reference, "model"))
+    models = {view.count(m.get("optimizer_id")): m for m in made}
+    norms: dict[str, float] = {}
+    seen = set()
+    for step in view.steps(s.parity_reference, first=50):
+        optimizer = view.count(step.get("optimizer_id"))
+        if optimizer in seen:
+            continue
+        seen.add(optimizer)
+        norms |= _of_optimizer(models.get(optimizer) or {}, step)
+    shares = {}
+    for name in _errors(_first(s.parity) or {}):
+        value = norms.get(name, norms.get(_ROOT.sub("", name)))
+        if value is not None:
+            shares[name] = value
+    return shares
+
+
+_ROOT = re.compile(r"^\d+\.")
+
+
+def _of_optimizer(model: JSON, step: JSON) -> dict[str, float]:
+    names, norms = model.get("names"), step.get("grad_norms")
     if not isinstance(names, list) or not isinstance(norms, list) or len(names) != len(norms):
         return {}
     known = {

@@ -130,8 +130,11 @@ class Switch:
             if _of_the_probe(value):
                 original = value
                 while _of_the_probe(original):
-                    original = original.__wrapped__
-                self.attributes.append((owner, name, value, original))
+                    original = getattr(original, "__wrapped__", None)
+                if (
+                    original is not None
+                ):  # not where there was nothing, as in the end of an iterator
+                    self.attributes.append((owner, name, value, original))
             elif issubclass(type(value), dict) and not name.startswith("__"):
                 # Global hooks of optimizers and modules.
                 for key, entry in list(value.items()):
