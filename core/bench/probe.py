@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -45,7 +46,7 @@ STEPS, QUICK_STEPS = 400, 60  # of each kind and for each model
 ROUNDS = 2  # so often that many, while the limit lies within the interval of the ratio
 WARM_UP = 8  # steps before the clock counts: XLA compiles in the first and in the second
 COUNTED_STEPS = 30  # of the comparison of counts; the program reads its loss in three of them
-TARGET_S = 0.026  # of the fastest step, so that the median of a busy machine is above 20 ms too
+TARGET_S = 0.026  # of a typical step, so that a slower or a faster minute leaves it above 20 ms
 ACCEPTED_S = (0.0215, 0.040)
 FIRST_BATCH, MAX_BATCH = 16, 8192
 MAX_ROUNDS = 3  # each costs two compiles on XLA
@@ -212,12 +213,13 @@ def calibrate(worker: Worker, model: Model) -> tuple[int, int]:
         worker.run(WARM_UP)
         if model.batch is not None:
             return batch, tensors
-        times = worker.run(WARM_UP)
+        times = worker.run(2 * WARM_UP)
         # Processor time on a busy machine, which must not make the model too small; on an idle one
-        # the time itself, which is less where XLA uses several threads.
-        fastest = min(map(min, times.wall, times.processor))
-        known.append((batch, fastest))
-        if ACCEPTED_S[0] <= fastest <= ACCEPTED_S[1] or len(known) == MAX_ROUNDS:
+        # the time itself, which is less where XLA uses several threads. The medians: the first steps
+        # of a block return at once where a device works on its own.
+        typical = min(map(statistics.median, (times.wall, times.processor)))
+        known.append((batch, typical))
+        if ACCEPTED_S[0] <= typical <= ACCEPTED_S[1] or len(known) == MAX_ROUNDS:
             return batch, tensors
         if (found := next_batch(known)) == batch:
             return batch, tensors
