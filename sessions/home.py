@@ -95,10 +95,11 @@ def find(session_ref: str | Path) -> Path:
     """
     text = str(session_ref)
     if isinstance(session_ref, Path) or "/" in text or text.endswith(".db"):
-        path = Path(text).expanduser()
-        if path.is_dir():
+        # os.path's questions say no where Path's raise: a name too long, a ~name that is nobody.
+        path = Path(os.path.expanduser(text))  # noqa: PTH111
+        if os.path.isdir(path):  # noqa: PTH112
             path = path / DB_NAME
-        if not path.is_file():
+        if not os.path.isfile(path):  # noqa: PTH113
             raise SessionError(f"There is no session file {path}.")
         return path.absolute()
     ids = session_ids()

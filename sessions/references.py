@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -31,11 +32,8 @@ def record_reference(
     The session is made in a temporary place and deleted, or with ``keep`` put among the others and
     left. Raises :class:`PilotageError`, with ``exit_code`` 1 where the reference itself fails.
     """
-    output = output.expanduser().absolute()
-    if not output.parent.is_dir():
-        raise BundleError(f"There is no directory {output.parent} to write the bundle to.")
-    if output.is_dir():
-        raise BundleError(f"{output} is a directory. Name the file to write, such as x.pilotage.")
+    output = output.absolute()
+    _refuse_place(output)
     session_id = new_session_id(config.title)
     place = home() if keep else Path(tempfile.mkdtemp(prefix="pilotage-record-"))
     directory = place / session_id
@@ -59,6 +57,26 @@ def record_reference(
     finally:
         if not keep:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def _refuse_place(output: Path) -> None:
+    """Raise where a bundle can't be written, before hours of runs are made for it."""
+    if not os.path.isdir(output.parent):  # noqa: PTH112  # Path's own raises for a long name
+        raise BundleError(f"There is no directory {output.parent} to write the bundle to.")
+    if os.path.isdir(output):  # noqa: PTH112
+        raise BundleError(f"{output} is a directory. Name the file to write, such as x.pilotage.")
+    if os.path.exists(output) and not os.path.isfile(output):  # noqa: PTH110, PTH113
+        raise BundleError(f"{output} is a pipe or a device. Name the file to write.")
+    try:
+        with tempfile.TemporaryFile(dir=output.parent):
+            pass
+        output.lstat()
+    except FileNotFoundError:
+        pass
+    except OSError as err:
+        raise BundleError(
+            f"The bundle {output} can't be written there ({err.strerror or err}). Name another place."
+        ) from err
 
 
 def import_reference(path: Path, bundle: Path, force: str = "") -> Imported:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import struct
 import zipfile
 import zlib
@@ -53,12 +54,16 @@ class Bundle:
         self.path = path
         self.name = clean(str(path))
         try:
-            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  # closed by __exit__
+            self._file: BinaryIO = open(path, "rb", opener=_never_waiting)  # noqa: SIM115  # closed by __exit__
         except FileNotFoundError:
             raise BundleError(f"There is no bundle {self.name}.") from None
         except (OSError, ValueError) as err:
             raise BundleError(f"The bundle {self.name} can't be read: {_why(err)}.") from err
         try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                raise BundleError(
+                    f"{self.name} is no bundle: it is a pipe or a device, and a bundle is a file."
+                )
             self._open()
         except OSError as err:
             self._file.close()
@@ -343,6 +348,11 @@ class Bundle:
             raise BundleError(f"{self.name}: {name} is no file of tensors: {err}.") from err
         except _UNREADABLE as err:
             raise BundleError(f"{self.name}: {name} can't be read ({_why(err)}).") from err
+
+
+def _never_waiting(path: str, flags: int) -> int:
+    """Opens as ``open`` does, and a pipe that nobody writes to without waiting for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def is_reference(purpose: str, of: str) -> bool:

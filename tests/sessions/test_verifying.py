@@ -125,8 +125,13 @@ def test_what_git_ignores_is_there_for_the_run(tmp_path: Path) -> None:
     ("args", "words"),
     [
         ((), "nothing to measure against"),
-        (("--reference", "no.pilotage"), "There is no bundle no.pilotage"),
+        (("--reference", "no.pilotage"), "There is no file no.pilotage"),
+        (("--reference", "x" * 300), "There is no file xxx"),
+        (("--reference", "/dev/zero"), "There is no file /dev/zero"),
+        (("--reference", "~nobody-of-this-name/x"), "There is no file ~nobody"),
+        (("--reference", "."), "There is no file ."),
         (("--baseline", "nowhere"), "There is no directory"),
+        (("--baseline", "x" * 300), "There is no directory"),
         (("--baseline", ".", "--level", "4"), "can't be reached on xla-cpu"),
         (("--baseline", ".", "--level", "9"), "There is no level 9"),
     ],
@@ -140,6 +145,13 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     assert words in json.loads(done.stdout)["error"]
     assert "Traceback" not in done.stderr
     assert not home.exists() or not any(home.iterdir())
+
+
+@pytest.mark.parametrize("what", ["x" * 300, "./" + "x" * 300, "~nobody-of-this-name"])
+def test_what_is_neither_project_nor_session(what: str) -> None:
+    done = CliRunner().invoke(cli, ["verify", what, "--json"])
+    assert done.exit_code == 2
+    assert "There is no session" in json.loads(done.stdout)["error"]
 
 
 def test_a_session_has_its_own_reference(tmp_path: Path) -> None:

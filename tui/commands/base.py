@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -132,6 +133,15 @@ def show(result: dict[str, Any], text: str, as_json: bool) -> None:
         click.echo(utf8(json.dumps(result, indent=2, sort_keys=True, ensure_ascii=False)))
     else:
         click.echo(text)
+
+
+def given(path: str) -> Path:
+    """A path of the command line, ``~`` expanded.
+
+    ``Path.expanduser`` raises where ``~name`` is nobody, and ``Path``'s questions where a name is
+    too long; these and those of ``os.path`` just find nothing there.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def utf8(text: str) -> str:

@@ -11,13 +11,14 @@ from tui.commands.base import (
     DOES_NOT_HOLD,
     HOLDS,
     fail,
+    given,
     json_option,
     python_option,
     session_argument,
     show,
 )
 
-_FILE = click.Path(dir_okay=False)
+_FILE = click.Path()
 
 
 @click.group(short_help="The untouched project's runs as one file.")
@@ -115,11 +116,11 @@ def record(
         repeats=repeats,
         budget_mb=budget_mb,
     )
-    file = Path(output)
+    file = given(output)
     manifest, _ = record_reference(
         config, __version__, file, keep=keep, say=lambda text: click.echo(text, err=True)
     )
-    with Bundle(file.expanduser()) as bundle:
+    with Bundle(file) as bundle:
         data = bundle_json(bundle)
     show(data, describe(data), as_json)
     if any(run.exit_code != 0 for run in manifest.runs):
@@ -143,7 +144,7 @@ def show_bundle(file: str, as_json: bool) -> None:
     from core.reference.wording import as_json as bundle_json
     from core.reference.wording import describe
 
-    with Bundle(Path(file).expanduser()) as bundle:
+    with Bundle(given(file)) as bundle:
         bundle.check()
         data = bundle_json(bundle)
     show(data, describe(data), as_json)
@@ -167,7 +168,7 @@ def compare(first: str, second: str, as_json: bool) -> None:
     from core.reference import comparing
     from core.reference.wording import describe_comparison
 
-    data = comparing.compare(Path(first).expanduser(), Path(second).expanduser())
+    data = comparing.compare(given(first), given(second))
     show(data, describe_comparison(data), as_json)
     raise click.exceptions.Exit(HOLDS if data["agree"] else DOES_NOT_HOLD)
 
@@ -196,7 +197,7 @@ def import_(session: str, file: str, force: str, as_json: bool) -> None:
     from sessions.home import find
     from sessions.references import import_reference
 
-    done = import_reference(find(session), Path(file).expanduser(), force)
+    done = import_reference(find(session), given(file), force)
     data = {"bundle": done.bundle, "sha256": done.sha256, "runs": done.runs, "notes": done.notes}
     text = f"Imported {len(done.runs)} runs of the reference: {', '.join(done.runs)}."
     show(data, "\n".join([text, *done.notes]), as_json)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
 from core.version import __version__
-from tui.commands.base import DOES_NOT_HOLD, HOLDS, fail, json_option, python_option, show
+from tui.commands.base import DOES_NOT_HOLD, HOLDS, fail, given, json_option, python_option, show
 
 
 @click.command(short_help="Measure code against its reference, for CI.")
@@ -16,13 +17,13 @@ from tui.commands.base import DOES_NOT_HOLD, HOLDS, fail, json_option, python_op
 @click.option(
     "--reference",
     "bundle",
-    type=click.Path(dir_okay=False),
+    type=click.Path(),
     metavar="FILE",
     help="Bundle of the untouched project, made by `reference record`.",
 )
 @click.option(
     "--baseline",
-    type=click.Path(file_okay=False),
+    type=click.Path(),
     metavar="DIR",
     help="The untouched project, where there is no bundle: it is run first.",
 )
@@ -86,11 +87,11 @@ def verify(
 def _is_project(what: str) -> bool:
     from core.config.reading import FILE_NAME
 
-    path = Path(what).expanduser()
+    path = given(what)
     return (
         path.name.endswith(".toml")
-        or (path.is_dir() and not (path / "session.db").exists())
-        or (path / FILE_NAME).is_file()
+        or (os.path.isdir(path) and not os.path.exists(path / "session.db"))  # noqa: PTH110, PTH112
+        or os.path.isfile(path / FILE_NAME)  # noqa: PTH113
     )
 
 
@@ -109,8 +110,11 @@ def _project(
 
     if bundle and baseline:
         fail("Give --reference or --baseline: either is the reference.")
-    if bundle and not Path(bundle).expanduser().is_file():
-        fail(f"There is no bundle {bundle}.")
+    if bundle and not os.path.isfile(given(bundle)):  # noqa: PTH113
+        fail(
+            f"There is no file {bundle}. --reference names a bundle, which `pilotage reference "
+            "record` makes."
+        )
     config = load(what, python=python, agent=False, bundle=bundle)
     named = config.reference.bundle
     chosen = Path(named) if named and not baseline else None
@@ -120,9 +124,9 @@ def _project(
             "--reference FILE (`pilotage reference record` makes one), or the untouched project "
             "itself with --baseline DIR."
         )
-    untouched = Path(baseline).expanduser().absolute() if baseline else None
-    if untouched is not None and not untouched.is_dir():
-        fail(f"There is no directory {untouched}.")
+    untouched = given(baseline).absolute() if baseline else None
+    if untouched is not None and not os.path.isdir(untouched):  # noqa: PTH112
+        fail(f"There is no directory {untouched}. --baseline names the untouched project.")
     return verify_project(
         config,
         __version__,

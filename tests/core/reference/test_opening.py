@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import shutil
 import stat
@@ -139,6 +140,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_directory_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="can't be read"):
         Bundle(tmp_path)
+
+
+def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.pilotage")
+    for path in (tmp_path / "x.pilotage", Path("/dev/zero"), Path("/dev/null")):
+        with pytest.raises(BundleError, match="it is a pipe or a device"):
+            Bundle(path)
 
 
 def test_another_zip_is_no_bundle(tmp_path: Path) -> None:
