@@ -66,18 +66,25 @@ def first_diverging(
     innermost such one first. Where none does, the first output that differs in place got another
     input, from the code between the modules. Another shape is a difference where it is that of the
     model's own output, unless batches are ``padded``: within it, a faithful migration computes on
-    all positions what the original picked some of, so that shapes are static.
+    all positions what the original picked some of, so that shapes are static. For the same reason
+    outputs that differ in place don't count where the model's own is alike: a recurrent layer goes
+    on over the padding that the original had packed away, and what it says there is not read.
+    (What is not read in the first pass alone, such as a branch that begins at zero, is found by its
+    gradients.)
     """
     if not padded and any(m.shape_unlike and not m.name for m in found):
         first = _innermost([m for m in found if m.shape_unlike])
         return first, "its output has another shape, and the model's own has"
+    carried = _carried(found, rtol)
     alone = [m for m in found if m.isolated is not None and m.isolated > rtol]
+    if padded and not carried:
+        alone = []
     if alone:
         first = _innermost(alone)
         assert first.isolated is not None
         return first, f"fed the reference's own input it differs by {share(first.isolated)}"
-    placed = [m for m in found if m.placed is not None and m.placed > rtol]
-    if not placed:
+    placed = unlike_in_place(found, rtol)
+    if not placed or not carried:
         return None
     first = _innermost(placed)
     assert first.placed is not None
@@ -87,6 +94,17 @@ def first_diverging(
         f"its output differs by {share(first.placed)}, but not when it is fed the reference's own "
         "input: look at the code that runs before it, between the modules"
     )
+
+
+def unlike_in_place(found: list[Module], rtol: float) -> list[Module]:
+    """The modules whose output differs as it came about."""
+    return [m for m in found if m.placed is not None and not m.placed <= rtol]
+
+
+def _carried(found: list[Module], rtol: float) -> bool:
+    """Whether a difference within the model reaches its output, as far as that was compared."""
+    roots = [m for m in found if not m.name]
+    return not roots or any(m.placed is None or not m.placed <= rtol for m in roots)
 
 
 def _innermost(found: list[Module]) -> Module:
@@ -130,7 +148,8 @@ def forward(s: Subject) -> Verdict:
     rtol, note = s.low(s.criteria.forward_rtol, s.criteria.forward_bf16_rtol)
     rtol, note = s.widened(rtol, note, _variation(s.repeats))
     diverging = first_diverging(found, rtol, padded)
-    evidence = _evidence(s, record, found, known)
+    unread = unlike_in_place(found, rtol) if diverging is None else []
+    evidence = _evidence(s, record, found, known, unread)
     tolerance = f"relative L2 {share(rtol)}{note}"
     if diverging is not None:
         module, how = diverging
@@ -142,9 +161,10 @@ def forward(s: Subject) -> Verdict:
             tolerance=tolerance,
             evidence=evidence,
         )
-    errors = [m.isolated if m.placed is None else m.placed for m in known]
+    alike = [m for m in known if m not in unread]
+    errors = [m.isolated if m.placed is None else m.placed for m in alike]
     worst = max((e or 0.0 for e in errors), default=0.0)
-    summary = f"{len(known)} modules agree: relative L2 {share(worst)} at most"
+    summary = f"{len(alike)} modules agree: relative L2 {share(worst)} at most"
     own = _own(s, evidence)
     if own is not None:
         return own
@@ -195,7 +215,9 @@ def _variation(repeats: list[Run]) -> float:
     return max((e for e in errors if math.isfinite(e)), default=0.0)
 
 
-def _evidence(s: Subject, record: JSON, found: list[Module], known: list[Module]) -> JSON:
+def _evidence(
+    s: Subject, record: JSON, found: list[Module], known: list[Module], unread: list[Module]
+) -> JSON:
     sketched = sum(m.sketched for m in known)
     counts = {
         "compared": len(known),
@@ -210,6 +232,12 @@ def _evidence(s: Subject, record: JSON, found: list[Module], known: list[Module]
         notes.append(f"{shapes[0]}{more}: of another shape, so not compared in place")
     elif is_padded(s):
         notes.append("batches are padded: outputs are compared where the reference has a value")
+    if unread:
+        more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
+        notes.append(
+            f"{unread[0].told}{more}: another output, by {share(unread[0].placed or 0.0)}, which "
+            "does not reach the model's own: not counted"
+        )
     worst = sorted(known, key=lambda m: -(m.placed if m.placed is not None else math.inf))[:SHOWN]
     keep = {id(m) for m in worst}
     rows = [

@@ -201,6 +201,35 @@ def test_a_difference_between_the_modules_is_told_from_one_in_a_module() -> None
     assert "look at the code that runs before it" in result.summary
 
 
+def test_what_a_layer_says_of_padding_does_not_count_where_the_models_own_output_is_alike() -> None:
+    def unread(steps: list[JSON], signals: list[JSON]) -> None:
+        # A GRU that runs on over the padding: the original packed it, and took the last state.
+        module(signals, "head").update(error=0.8, isolated=None)
+
+    def read(steps: list[JSON], signals: list[JSON]) -> None:
+        unread(steps, signals)
+        module(signals, "").update(error=0.3)
+
+    def itself(steps: list[JSON], signals: list[JSON]) -> None:
+        module(signals, "head").update(error=0.8, isolated=0.8)
+
+    def itself_padded(steps: list[JSON], signals: list[JSON]) -> None:
+        itself(steps, signals)
+        records(signals, "batch")[0].update(state="padded")
+
+    def of_no_model(steps: list[JSON], signals: list[JSON]) -> None:
+        unread(steps, signals)
+        module(signals, "").update(error=None)
+
+    result = l1(parity(unread))["forward"]
+    assert result.state == "pass"
+    assert "head (Linear): another output, by 0.8" in result.evidence["footnotes"][0]
+    assert "relative L2 0.8" not in result.summary
+    assert l1(parity(itself_padded))["forward"].state == "pass"
+    for change in (read, itself, of_no_model):
+        assert l1(parity(change))["forward"].state == "fail", change.__name__
+
+
 def test_a_loss_is_no_module_and_fails_by_itself() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:
