@@ -5,6 +5,7 @@ from __future__ import annotations
 from core import records_view as view
 from core.levels import FAIL
 from core.state_parts import Run
+from core.verify.batches import is_padded, unfed
 from core.verify.passes import most_padding, passes, total
 from core.verify.ranks import finishes, trained
 from core.verify.registry import check
@@ -72,14 +73,28 @@ def _same(
 def _padded(s: Subject, role: str) -> str:
     """Where the loaders gave no more samples than the reference's: what they gave, in words.
 
-    Shards over several ranks may be padded by the loaders themselves.
+    Shards over several ranks may be padded by the loaders themselves. A training that has no loader
+    is padded where the parity run saw that its batches are, and takes as many steps.
     """
+    if role == "train" and not any(passes(run, role) for run in (s.reference, s.run)):
+        return _padded_steps(s)
     mine, other = total(s.reference, role), total(s.run, role)
     if mine is None or other is None:
         return ""
     alike = len(passes(s.reference, role)) == len(passes(s.run, role))
     spare = 0 if alike else most_padding(s.run, role)
     return f", padded from {other}" if mine <= other <= mine + spare else ""
+
+
+def _padded_steps(s: Subject) -> str:
+    if not is_padded(s) or unfed(s):
+        return ""
+    ours, theirs = ([view.count(r.get("samples")) for r in r.steps] for r in (s.reference, s.run))
+    pairs = list(zip(ours, theirs, strict=False))
+    fits = all(a is not None and b is not None and a <= b for a, b in pairs)
+    if len(ours) != len(theirs) or not fits:
+        return ""
+    return f", padded from {_sum(ours)}"
 
 
 def _sum(counts: list[int | None]) -> int | None:

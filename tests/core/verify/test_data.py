@@ -190,6 +190,23 @@ def test_padded_batches_are_as_many_samples_as_the_loaders_gave() -> None:
     assert (found["L3.samples"].state, found["L3.budget"].state) == ("fail", "fail")
 
 
+def test_without_loaders_the_parity_run_tells_of_padding() -> None:
+    def padded(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step["samples"] = 40
+        batch = {"k": "batch", "pid": 7, "tid": 7, "n": 0, "source": "root", "state": "padded"}
+        signals.append(batch)
+
+    found = results([], [], change=padded)["L3.budget"]
+    assert (found.state, found.summary) == ("pass", "320 training samples, padded from 256")
+
+    def and_more_steps(steps: list[JSON], signals: list[JSON]) -> None:
+        padded(steps, signals)
+        steps.append(dict(steps[-1], n=len(steps) + 1))
+
+    assert results([], [], change=and_more_steps)["L3.budget"].state == "fail"
+
+
 def test_fewer_evaluated_samples_fail_whatever_the_loaders_gave() -> None:
     ours = EPOCHS + evaluated(360)
     change = finishing(eval_last=64, eval_samples=512)

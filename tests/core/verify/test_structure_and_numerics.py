@@ -245,6 +245,44 @@ def test_no_clipping_on_either_side_is_the_same() -> None:
     assert l1(scene)["clip"].state == "pass"
 
 
+def test_clipping_by_norm_is_the_same_however_it_is_called() -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step["clips"] = [dict(call, fn="clip_grads_with_norm_") for call in step["clips"]]
+
+    assert not failing(parity(change))
+
+    def of_another_norm(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step["clips"] = [dict(call, norm_type=1.0) for call in step["clips"]]
+
+    assert failing(parity(of_another_norm)) == {"clip"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "events", "fails"),
+    [
+        (1.0, "B H S M L Z", set()),
+        (1.01, "B H S M L Z", {"events", "clip"}),
+        (1.0, "B S H M L Z", {"events"}),
+        (1.0, "B H B S M L Z", {"events"}),
+    ],
+)
+def test_clipping_written_out_is_known_by_what_it_did(
+    scale: float, events: str, fails: set[str]
+) -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step |= {"clips": [], "signature": events, "by_hand": True}
+            step["grad_norm_after"] *= scale
+
+    found = l1(parity(change))
+    failed = {id for id, r in found.items() if r.state == "fail"}
+    assert failed == fails
+    if scale != 1.0:
+        assert "clip coefficient" in found["clip"].summary
+
+
 def test_parameters_that_stay_the_same_fail_the_update() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:
