@@ -15,6 +15,8 @@ from core.verify.subject import NotRun, Subject, Verdict, judged
 SAME = 1e-9
 #: A tensor that training has changed: more than the order of a sum, whatever it was trained for.
 MOVED = 1e-6
+#: So many loads of one process are recorded (``pilotage_probe.saving.MAX_LOADS``).
+MAX_LOADS = 64
 #: What wrappers put before the names of parameters.
 PREFIXES = ("module.", "_orig_mod.", "model.", "state_dict.", "base_model.")
 
@@ -69,9 +71,15 @@ def checkpoint(s: Subject) -> Verdict:
     The last file of each name, else the one of the same keys. Of a tensor whose norm the reference
     has changed the norm must not be the initial one, nor 0 where the reference's is not, and where
     the reference's files change from save to save, so must these. Norms are not known of tensors
-    that are saved from a lazy device.
+    that are saved from a lazy device. Weights that the reference takes back after its last step,
+    such as the best ones for its last test, are taken back here as well.
     """
+    if lost := _not_taken_back(s):
+        return lost
     ours, theirs = saves(s.reference), saves(s.run)
+    if any(one.path for one in ours):
+        # What goes into memory is a message: torch_xla's mesh_reduce pickles a loss this way.
+        ours, theirs = ([one for one in every if one.path] for every in (ours, theirs))
     if not ours:
         raise NotRun(f"The probe saw no tensors saved in the reference run #{s.reference.number}.")
     if not s.run.ok_exit:
@@ -89,6 +97,45 @@ def checkpoint(s: Subject) -> Verdict:
         actual=_told(last),
         evidence={"norms known": sum(len(x.norms) for x in theirs)},
     )
+
+
+def _not_taken_back(s: Subject) -> Verdict | None:
+    """The failure of a run that tests other weights than those the reference loads to test them."""
+    if not s.run.ok_exit:
+        return None
+    mine, other = taken_back(s.reference), taken_back(s.run)
+    if not mine or other is None or other:
+        return None
+    what = f"weights are loaded into {mine[0]} after the last step"
+    return judged(
+        False,
+        "no weights are loaded after the last step, as the reference does before it tests them",
+        expected=what,
+        actual="no weights are loaded after the last step",
+        reason="What is tested is what the training ended with, not what was saved.",
+    )
+
+
+def taken_back(run: Run) -> list[str] | None:
+    """Classes of the modules whose weights a process loads after its last optimizer step.
+
+    None where that is not known: the probe writes down so many loads of a process and no more
+    (``pilotage_probe.saving.MAX_LOADS``).
+    """
+    done: dict[object, int] = {}
+    for record in run.signals:
+        if record.get("k") == "finish" and record.get("rank") in (None, 0):
+            done[record.get("pid")] = view.count(record.get("steps")) or 0
+    loads = [r for r in run.signals if r.get("k") == "loaded" and r.get("pid") in done]
+    late = [
+        str(r.get("cls") or "a module")
+        for r in loads
+        if r.get("what") == "module"
+        and view.count(r.get("keys"))
+        and 0 < done[r.get("pid")] == view.count(r.get("n"))
+    ]
+    full = any(sum(r.get("pid") == pid for r in loads) >= MAX_LOADS for pid in done)
+    return None if not done or (full and not late) else late
 
 
 def _last(found: list[Saved]) -> list[Saved]:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.body import JSON
-from core.verify.checkpoint import _by_name, _saved
-from tests.core.verify.light import results
+from core.verify.checkpoint import MAX_LOADS, _by_name, _saved
+from tests.core.verify.light import STEPS, results
 
 # The parity runs of these sessions start with norms 20, 10 and 0.5.
 TRAINED = {"embed.weight": 21.0, "head.weight": 10.5, "head.bias": 0.6}
@@ -114,3 +114,35 @@ def test_a_reference_that_saves_nothing_says_nothing() -> None:
 def test_a_parameter_is_found_under_any_prefix(prefixes: list[str]) -> None:
     key = "".join(prefixes) + "head.bias"
     assert _by_name(_saved(saved(norms={key: 1.0})), {"head.bias": 0.5}) == [("head.bias", key)]
+
+
+def loaded(n: int, **fields: Any) -> JSON:
+    return {
+        "k": "loaded",
+        "pid": 7,
+        "tid": 7,
+        "what": "module",
+        "cls": "Net",
+        "keys": 3,
+        "n": n,
+    } | (fields)
+
+
+def test_what_goes_into_memory_is_no_file() -> None:
+    message = saved(path=None, tensors=1, elements=1, norms={"": 14.0}, keys_hash="m")
+    assert verdict([saved()], [message]) == ("fail", "saves no tensors at all")
+    assert verdict([saved()], [message, saved()])[1].startswith("1 file(s)")
+    in_memory = saved(path=None)
+    assert verdict([in_memory], [in_memory])[0] == "pass"
+
+
+def test_weights_that_the_reference_tests_are_loaded_here_too() -> None:
+    ours, theirs = [saved(), loaded(STEPS)], [saved(), loaded(STEPS, cls="Wrapped")]
+    assert verdict(ours, theirs)[0] == "pass"
+    for none in ([], [loaded(0)], [loaded(STEPS, what="optimizer")], [loaded(STEPS - 1)]):
+        state, summary = verdict(ours, [saved(), *none])
+        assert state == "fail"
+        assert summary.startswith("no weights are loaded after the last step")
+    assert verdict([saved(), loaded(STEPS - 1)], [saved()])[0] == "pass"
+    many = [loaded(1) for _ in range(MAX_LOADS)]
+    assert verdict(ours, [saved(), *many])[0] == "pass"  # later ones are not on record
