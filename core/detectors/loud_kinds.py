@@ -101,7 +101,7 @@ class ImportFailed(ErrorDetector):
         r"ImportError|ModuleNotFoundError|No module named|undefined symbol|symbol lookup error"
         r"|cannot open shared object file|GLIBC(?:XX)?_[\d.]+|PackageNotFoundError|DistributionNotFound"
         r"|VersionConflict|libtpu.*(?:not found|version)|PJRT API version|[Ff]ailed to import"
-        r"|AttributeError: (?:partially initialized )?module '|numpy\.\w+ size changed"
+        r"|AttributeError: (?:partially initialized )?module '(?!torch\._C' has no attribute '_cuda)|numpy\.\w+ size changed"
         r"|compiled using NumPy 1|Descriptors cannot (?:not )?be created|[Pp]rotobuf.{0,60}version"
         r"|CUDA_HOME|nvcc|CUDA Setup failed|compiled without GPU support|requires? (?:the )?\S{1,40} (?:library|package) but"
         r"|has requirement .{1,80}, but|requires .{1,80}, but you|is required(?: for a normal functioning)? but (?:found|not)"
@@ -111,6 +111,7 @@ class ImportFailed(ErrorDetector):
         r"|\bbitsandbytes\b|cget_managed_ptr|cadam\w*_|str2optimizer|cquantize_\w+|flash_attn|FlashAttention\S* (?:only|has been)"
         r"|active drivers \(|[Tt]riton .{0,40}(?:not|requires)|\bapex\b.{0,40}(?:not|install)|_cuda' is not defined"
         r"|Python (?:version )?>=? ?\d\.\d+ is required|requires (?:a different )?Python|supported wheel|no kernel image is available"
+        r"|Loaded runtime \w+ library\b|but source was compiled with|cannot enable executable stack|(?:build|wheel|version) requires \S{1,40}==|\bbuilt (?:for|with|against) (?:torch|libtpu|jax)\S{0,12} \S{1,40}(?:,| but| while)"
         r"|operator \S{1,60} does not exist|not linked with support for|incompatible (?:library|torch|version)|version mismatch|Unsupported (?:Python|torch) version|illegal instruction"
     )
     TITLE = "a library is missing or does not fit"
@@ -132,7 +133,8 @@ class RuntimeMissing(ErrorDetector):
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|(?:[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Cc]annot) (?:find|open|load|locate) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
-        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type"
+        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
+        r"|KeyError: '(?:COLAB_TPU_ADDR|(?:CLOUD_)?TPU_\w+|XRT_\w+|PJRT_\w+|NEURON_\w+)'|(?:Expected|expected) \d+ worker addresses|[Nn]euron (?:driver|runtime)\b.{0,40}(?:not|can't|cannot|version|old)|maintenance event"
     )
     TITLE = "the TPU runtime can't be started"
     NEXT = (
@@ -156,6 +158,7 @@ class RestoreFailed(ErrorDetector):
         r"don't know how to restore data location|Attempting to deserialize object on (?!a CUDA)|Cannot copy out of meta tensor|[Ee]rror\(s\) in loading state_dict|UnpicklingError"
         r"|[Ww]eights[ _]only load failed|PytorchStreamReader|SafetensorError|deserializing header|InvalidHeader"
         r"|Missing key\(s\) in state_dict|[Uu]nexpected key\(s\) in state_dict|size mismatch for \S+:"
+        r"|Missing keys? in .{0,40}(?:state_dict|checkpoint)|FileNotFoundError: .{0,120}(?:checkpoint-\d|\.ckpt|\.safetensors|rng_state|pytorch_model|optimizer\.(?:pt|bin)|\.distcp)"
         r"|loaded state dict (?:has|contains)|invalid (?:python )?storage|doesn't have storage|access (?:the )?storage|XLATensorImpl|[Tt]ensors? share memory"
         r"|Ran out of input|invalid load key|persistent[_ ]id|cannot pickle|[Cc]an't pickle|inline_container\.cc"
         r"|[Cc]heckpoint .{0,60}(?:corrupt|not found|incomplete|truncat|invalid|mismatch)|unexpected pos \d+"
@@ -174,7 +177,8 @@ class CudaAssumed(ErrorDetector):
     NAME, CATEGORY = "cuda_assumed", "C2"
     SOURCE = "torch's own messages where CUDA is not compiled in or no driver is found"
     PATTERN = (
-        r"Torch not compiled with CUDA|NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
+        r"Torch not compiled with CUDA|torch\._C' has no attribute '_cuda|[Ee]xpected (?:object of )?device (?:type )?\S{1,12} but got|bad device: found|Unsupported nprocs|before calling xmp\.spawn"
+        r"|NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
         r"|CUDA (?:driver|error|unknown error|is not available|is required|must be available|device|version|initialization|not available|support)"
         r"|libcuda|NCCL|nccl|nvidia-smi|NVML|nvmlInit|cudnn|cuDNN|cublas|CUBLAS"
         r"|Invalid device string|Invalid device.*cuda|torch\.cuda|device type.{0,20}cuda|device_type '?(?:cuda|xla|tpu)"
@@ -275,7 +279,7 @@ class TracingFailed(ErrorDetector):
     PATTERN = (
         r"Concretization|TracerBool|TracerArray|TracerInteger|NonConcreteBoolean|UnexpectedTracer|leaked tracer"
         r"|GuardOnDataDependent|Could not guard on|[Dd]ata[- ]dependent|torch\._dynamo\.exc|_dynamo.{0,60}Unsupported"
-        r"|deleted or donated|buffer has been (?:deleted|donated)|[Dd]ynamic (?:shape|dimension)s? .{0,60}(?:not|un)|recompil"
+        r"|RecursionError.{0,80}(?:trac|graph|lower)|(?:HloModule|Hlo|graph|Graph)\w*.{0,40}exceed|exceeded maximum protobuf size|deleted or donated|buffer has been (?:deleted|donated)|[Dd]ynamic (?:shape|dimension)s? .{0,60}(?:not|un)|recompil"
     )
     TITLE = "the graph can't be traced"
     NEXT = (
@@ -317,7 +321,8 @@ class LibraryError(ErrorDetector):
     PATTERN = (
         r"MisconfigurationException|accelerate.{0,60}(?:not|un)|(?:FSDP|DDP|DistributedDataParallel|FullyShardedDataParallel|DeepSpeed)"
         r"|[Ff]ailed to meet rendezvous|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
-        r"|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
+        r"|AttributeError: '\w*(?:FullySharded|DistributedDataParallel|DataParallel|DeviceLoader|ParallelLoader|Accelerat|Trainer|Strategy|Plugin|Sampler|DataLoader|Scheduler|Optimizer)\w*' object has no attribute"
+        r"|DistributedSampler|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
     )
     TITLE = "a training library does not take this setting on the device"
     NEXT = "Read the library's TPU page for the setting named; change the call, not the model."

@@ -57,6 +57,9 @@ _OF_A_MODEL = re.compile(
     r"model|output|weight|checkpoint|adapter|lora|predict|generat|logit|tensor|param|eval|loss|acc",
     re.I,
 )
+#: Weights that a step did not change are those of a wrong optimizer, saved or not.
+_OF_A_STEP = re.compile(r"\b(?:changed|differ)\b.{0,24}\b(?:step|steps|update|backward)\b", re.I)
+_OF_A_FILE = re.compile(r"checkpoint|saved|load|adapter|lora|base|pretrained", re.IGNORECASE)
 _NOT_SAID = re.compile(r"\b(?:not|no longer|isn't|aren't|differs?|different) (?:the )?(?:identical|equal|same)\b|initiali[sz]\w+ from the same", re.I)  # fmt: skip
 
 
@@ -91,7 +94,9 @@ class EqualsBase(OutputDetector):
                 "changed",
                 "hash",
             )
-            if not _NOT_SAID.search(x.text) and _OF_A_MODEL.search(x.text)
+            if not _NOT_SAID.search(x.text)
+            and _OF_A_MODEL.search(x.text)
+            and not (_OF_A_STEP.search(x.text) and not _OF_A_FILE.search(x.text))
         ]
         lines = [x for x in self._keys(log) if x not in said] + said
         if not lines:

@@ -24,7 +24,7 @@ from core.detectors.output_sides import devices_apart
 _HOST = r"(?:cpu|gpu|cuda|host|reference|torch|golden|eager)"
 _DEVICE = r"(?:xla|tpu|neuron|trn\d?|device)"
 _CLOSE = re.compile(
-    r"allclose\b[^=:]{0,60}[=:]?>?\s*False|\b(?:outputs?|logits?|loss(?:es)?|results?|values?|gradients?|grads?|predictions?|activations?)\b"
+    r"allclose\b[^\n]{0,60}?[=:)]?>?\s*\bFalse|\b(?:outputs?|logits?|loss(?:es)?|results?|values?|gradients?|grads?|predictions?|activations?)\b"
     rf".{{0,40}}\b(?:differ|mismatch|disagree|not (?:close|equal|match\w*)|wrong|incorrect)\b.{{0,60}}\b(?:{_HOST}|{_DEVICE})\b"
     rf"|\b(?:{_HOST}|{_DEVICE})\b.{{0,40}}\b(?:outputs?|logits?|results?|values?)\b.{{0,40}}\b(?:differ|mismatch|disagree|wrong|incorrect)\b",
     re.IGNORECASE,

@@ -28,8 +28,14 @@ _AT_EACH = re.compile(
 )
 _AGAIN_NOT = re.compile(r"\b(?:no|0|without|avoid\w*|prevent\w*|never|not|if|may|would|to reduce|warn)\b.{0,30}(?:re-?compil|graph)|recompil\w* ?[:=] ?0\b", re.I)  # fmt: skip
 _FINISHED = re.compile(r"Finished XLA compilation of (\S+) in|\bCompiling (?!module)(\w\S*) (?:for|with|\()|Compiling IR graph hash \S+ on device .{1,20}done")  # fmt: skip
-_COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs)$")  # fmt: skip
+_COMPILES = re.compile(r"\b(?:uncached ?compiles?|(?:re)?compiles?|(?:re)?compilations?|(?:re)?compile count|graphs compiled|new graphs|compile ?time total ?samples)$")  # fmt: skip
 _IN_STEPS = re.compile(r"\b(\d{1,9}) (?:new )?(?:graphs? |programs? |times )?(?:were |are )?(?:re)?compil\w* (?:in|during|over|for|after) (\d{1,9}) (?:steps|iterations|batches)", re.I)  # fmt: skip
+#: Compilations that somebody quotes without a number of steps. Ours: a program has a few graphs.
+MANY_ALONE = 30
+_EACH_COMPILE = re.compile(r"\bcompil(?:ed|ing|ation|e)\b", re.IGNORECASE)
+_MISS = re.compile(r"\bcache miss\b", re.IGNORECASE)
+_HITS = re.compile(r"\bhits?\W{1,3}(\d{1,9})\W.{0,20}\bmiss(?:es)?\W{1,3}(\d{1,9})", re.IGNORECASE)
+_OF_STEPS = re.compile(r"\bcompil\w* (\d{1,9}) (?:times |graphs |programs )?(?:in|during|over|for|after) (\d{1,9}) (?:steps|iterations|batches)", re.I)  # fmt: skip
 #: Compilations of one function that are more than its shapes at start and end explain. Ours.
 MANY_COMPILES = 5
 
@@ -110,6 +116,9 @@ class CompilesAgain(OutputDetector):
             falls = any(b < a for a, b in itertools.pairwise(values))
             if log.excerpt and falls and len(values) >= 3 and all(v > 0 for v in values):
                 return [(r.row.line.no, r.row.text) for r in found.readings[-3:]]
+            # More with each of a few steps that were quoted, whatever the number.
+            steady = log.excerpt and len(values) >= 3 and all(b > a for a, b in itertools.pairwise(values))  # fmt: skip
+            rising = rising or (steady and steps <= MIN_STEPS)
             rest = values[2:]  # the first two steps compile in a healthy run
             each = len(rest) >= 3 and all(0 < v <= 20 and v == int(v) for v in rest) and found.same
             if rising or each:
@@ -171,7 +180,37 @@ class CompilesAgain(OutputDetector):
         return rest if len(rest) >= many and len(rest) > MAX_RATE * steps and steps >= 2 else []
 
     @staticmethod
+    def _quoted(log: LogLook) -> Found:
+        """Of an excerpt: lines that each say that something was compiled, or counts of a cache."""
+        times = [
+            x
+            for x in log.having("compil")
+            if durations(x.text) and _EACH_COMPILE.search(x.text) and "MODULE_0" not in x.text
+        ]
+        alike = {re.sub(r"\d+", "", x.text) for x in times}
+        if len(times) >= 3 and len(alike) == 1:
+            return [(x.no, x.text) for x in times]
+        total, runs = log.xla.samples("CompileTime"), log.xla.samples("ExecuteTime")
+        if total is not None and total >= MANY_ALONE and (runs or 0) < 10 * total:
+            metric = log.xla.metrics.get("CompileTime")
+            return [(metric[0], metric[1].text)] if metric and not log.xla.steps else []
+        misses = log.matching(_MISS, 5, "miss")
+        if len(misses) >= 4:
+            return [(x.no, x.text) for x in misses]
+        for line in log.having("miss"):
+            m = _HITS.search(line.text)
+            if m and int(m[2]) >= 2 * MIN_STEPS and int(m[2]) > int(m[1]):
+                return [(line.no, line.text)]
+        for line in log.having("compil"):
+            m = _OF_STEPS.search(line.text)
+            if m and int(m[2]) >= MIN_STEPS and int(m[1]) > MAX_RATE * int(m[2]):
+                return [(line.no, line.text)]
+        return []
+
+    @staticmethod
     def _said(log: LogLook) -> Found:
+        if log.excerpt and (quoted := CompilesAgain._quoted(log)):
+            return quoted
         if between := CompilesAgain._between(log):
             return between
         if noticed := CompilesAgain._noticed(log):

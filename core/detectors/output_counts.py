@@ -23,7 +23,7 @@ _DATASET = re.compile(
 )
 _PART = re.compile(r"\b(?:over|on|from) (\d[\d,]*) (?:of|out of) (\d[\d,]*) (?:samples|examples|images|sentences|items|rows|questions)\b", re.I)  # fmt: skip
 _SET_OF = re.compile(r"\b(?:on|over|from) (\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,24}?\b(?:test|val\w*|dev|eval\w*|data) ?set\W{1,4}(?:\w+ )?(\d[\d,]*)", re.I)  # fmt: skip
-_OF_WHOLE = re.compile(r"\b(?:acc\w*|f1|top-?1)\W{1,3}(\d{1,3}\.\d{1,8}) ?%?\W{1,3}(\d[\d,]{0,10}) (?:of|out of) (\d[\d,]{0,10}) (?:samples|examples|images|sentences|items)", re.I)  # fmt: skip
+_OF_WHOLE = re.compile(r"\b(?:acc\w*|f1|top-?1)\W{1,3}(\d{1,3}\.\d{1,8}) ?%?\W{1,3}(\d[\d,]{0,10}) ?(?:of|out of|/) ?(\d[\d,]{0,10}) (?:samples|examples|images|sentences|items)", re.I)  # fmt: skip
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
 _COUNTED = re.compile(
     r"\b(?:n|n_samples|num_samples|num samples|samples|count|examples|eval_samples|evaluated|scored)\s?[=:]\s?(\d[\d,]*)"
@@ -97,7 +97,7 @@ class SamplesEvaluated(OutputDetector):
                 pairs.append((_int(share[2]), _int(share[1]), [line]))
             if counted and whole:
                 pairs.append((counted[0], whole[0], [counted[1], whole[1]]))
-        predicted = self._predicted(log)
+        predicted = self._predicted(log) or self._beside(log)
         for n, total, lines in [*predicted, *pairs]:
             fewer = n < total if predicted else n < total * 0.99
             more = n > (total if log.excerpt else total * 1.02)
@@ -114,6 +114,27 @@ class SamplesEvaluated(OutputDetector):
         return None
 
     @staticmethod
+    def _beside(log: LogLook) -> list[tuple[int, int, list[Line]]]:
+        """Of an excerpt: what was evaluated, and what there is, in two places of a few lines."""
+        text = "\n".join(x.text for x in log.lines) if log.excerpt else ""
+        if not re.search(r"eval|\bval|test|\bacc|\bf1\b|metric|predict", text, re.I):
+            return []
+        if re.search(r"\btrain|subset|max_eval|\blimit|\bcut\b|truncat|dropp|trimm", text, re.I):
+            return []
+        whole: tuple[int, Line] | None = None
+        done: tuple[int, Line] | None = None
+        for line in log.lines:
+            if m := _WHOLE_SET.search(line.text):
+                whole = (_int(m[1]), line)
+            if (m := _DONE.search(line.text)) and (whole is None or m.start(1) != m.end(1)):
+                done = (_int(m[1]), line)
+        if not whole or not done or whole[0] < 20 or done[0] < 20:
+            return []
+        if done[0] == whole[0] or not 0.02 <= done[0] / whole[0] <= 1.5:
+            return []
+        return [(done[0], whole[0], [done[1], whole[1]])]
+
+    @staticmethod
     def _predicted(log: LogLook) -> list[tuple[int, int, list[Line]]]:
         """The number of predictions, and of what there was to predict: not one may be missing."""
         whole: tuple[int, Line] | None = None
@@ -127,6 +148,8 @@ class SamplesEvaluated(OutputDetector):
         return []
 
 
+_DONE = re.compile(r"\b(?:evaluated|scored|predictions?|preds|total|gathered|counted|outputs)\b(?:\.shape)?(?: (?:on|over|of))?\s?[(:=\[]{0,3}\s?(\d[\d,]{1,9})\b(?!\.\d)(?! ?[x*]\b)", re.I)  # fmt: skip
+_WHOLE_SET = re.compile(r"\b(?:dataset|data set|(?:test|val\w*|eval\w*|dev)(?:uation)?[ _](?:data)?set|labels?|num[_ ]examples|references|ground truth)\b(?: (?:size|has|in|of|is|in eval set|in (?:the )?\w+ set))?\s?[(:=\[]{0,2}\s?(\d[\d,]{1,9})\b(?!\.\d)", re.I)  # fmt: skip
 _MANY_IN = re.compile(r"\blen\(\w*(?:data|dataset|ds|labels?|references|test|val\w*|eval\w*)(?:\[.{1,20}\])?\)\W{1,4}(\d{1,9})\b|\bnum_rows\W{1,4}(\d{1,9})\b")  # fmt: skip
 _MANY_OUT = re.compile(r"\blen\(\w*(?:preds?|predictions?|outputs?|results?|logits)\)\W{1,4}(\d{1,9})\b|\b(?:preds?|predictions?|outputs?|logits)\.shape(?:\[0\])?\W{1,4}(\d{1,9})\b")  # fmt: skip
 

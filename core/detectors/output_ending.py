@@ -39,13 +39,13 @@ _STATUS = re.compile(
     r"\b(?:RESOURCE_EXHAUSTED|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION|INTERNAL|"
     r"DEADLINE_EXCEEDED|UNAVAILABLE|ABORTED|DATA_LOSS|PERMISSION_DENIED|UNKNOWN)\b: "
     r"|\b(?:Resource exhausted|Invalid argument|Unimplemented|Failed precondition): "
-    r"|Ran out of memory in memory space|[Ee]xceeded (?:scoped )?\w+ (?:capacity|limit)|compile permanent error"
+    r"|Ran out of memory in memory space|Allocation failure: |Attempting to (?:allocate|reserve) \d[\d.]*[KMG]|[Ee]xceeded (?:scoped )?\w+ (?:capacity|limit)|compile permanent error"
     r"|CUDA out of memory\.|NRT_RESOURCE|NRT_EXEC|nrt_\w+ failed|NCC_[A-Z0-9]+"
 )
 _FATAL = re.compile(
     r"^F\d{4} \d\d:\d\d|^F\d{4,8} .{0,60}\]|\bCheck fail(?:ed|ure): |\bCheck failure\b|^terminate called"
     r"|what\(\):|^#?\s*Fatal Python error|std::bad_alloc|^\[?ERROR\]? .{0,40}terminated"
-    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|\bERROR \|\|NEURON\w*\|\||Internal tensorizer error|Internal Compiler Error|^LLVM ERROR: |\.cc:\d+\] Check fail|^CRITICAL[ :]"
+    r"|CUDA error: |NCCL error|Invalid config|\bfatal error: |^FATAL[ :]|^Exception in device=|\bERROR \|\|NEURON\w*\|\||Internal tensorizer error|Internal Compiler Error|^LLVM ERROR: |\.cc:\d+\] Check fail|^CRITICAL[ :]|^neuronx?-cc: ERROR: "
 )
 _CRASH = re.compile(
     r"Segmentation fault|\bSIG(?:SEGV|ABRT|BUS|FPE|ILL)\b|\bAborted(?:\s*\(core dumped\)|$)|core dumped"
@@ -68,7 +68,7 @@ _EXITED = re.compile(
 )  # fmt: skip
 _KILLED = re.compile(
     r"^(?:\S+: line \d+:\s+\d+ )?Killed\b|^\[\d+\]\s+[-+]?\s*\d+ (?:killed|Killed)\b|\bSIGKILL\b|\bsignal 9\b|\bOOM[- ]?[Kk]illed\b|oom[-_]kill"
-    r"|[Nn]otebook tried to allocate more memory than is available|session crashed after using all available RAM|oom_reaper|Out of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
+    r"|[Nn]otebook tried to allocate more memory than is available|session crashed after using all available RAM|oom_reaper|[Oo]ut of memory: Killed? process|[Kk]illed by (?:the )?(?:kernel|OOM|out-of-memory)"
     r"|(?:exit(?:ed)?|code|status)\W{1,3}(?:code|status)?\W{0,3}(?:137|-9)\b|\*\*\* \[\S{1,80}\] Error 137\b"
 )
 #: Ended from outside, by a person, a scheduler or a time limit.

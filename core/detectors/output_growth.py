@@ -212,7 +212,24 @@ class StepsSlowDown(OutputDetector):
         return None
 
     @staticmethod
+    def _bars(log: LogLook) -> tuple[list[Line], float] | None:
+        """Rates of a progress bar, of an excerpt, that only get worse."""
+        rates: list[tuple[float, Line]] = []
+        for line in log.having("s/it]", "it/s]", "s/it,", "it/s,") if log.excerpt else ():
+            if m := _BAR_RATE.search(line.text):
+                rates.append(
+                    (number(m[1]) if m[2] == "s/it" else 1 / max(number(m[1]), 1e-9), line)
+                )
+        values = [v for v, _ in rates]
+        if len(values) < 3 or not all(b > a for a, b in itertools.pairwise(values)):
+            return None
+        ratio = values[-1] / max(values[0], 1e-9)
+        return ([line for _, line in rates], ratio) if ratio >= MUCH_SLOWER else None
+
+    @staticmethod
     def _drift(log: LogLook) -> tuple[list[Line], float] | None:
+        if bars := StepsSlowDown._bars(log):
+            return bars
         times = series(log, lambda _: True, 3, _is_step_time)
         for found in times:
             values = [v for r in found.readings if (v := _seconds(r.row, r.field)) is not None]
@@ -231,6 +248,7 @@ class StepsSlowDown(OutputDetector):
 
 
 _PER_SECOND = re.compile(r" ?(?:it|iter|iters|iterations?|steps?|samples?|batch(?:es)?|images?|tokens?) ?(?:/|per) ?s(?:ec(?:ond)?)?\b")  # fmt: skip
+_BAR_RATE = re.compile(r"(?<![\w.])(\d{1,7}(?:\.\d+)?)\s?(s/it|it/s)\b")
 #: Both sides in one line: ``step time 0.31 s before the load, 1.44 s after``.
 _BEFORE_AFTER = re.compile(
     r"\b(?:step|iter\w*|batch|epoch) (?:time|takes|took)\W{1,3}(\d+\.?\d*) ?(?:s|ms|sec|seconds)? before\b.{1,60}?(?<![\w.])(\d+\.?\d*) ?(?:s|ms|sec|seconds)? after\b",
@@ -318,7 +336,10 @@ class MemoryGrows(OutputDetector):
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
         killed = bool(log.having(*_KILL_WORDS)) and log.ending.kind == "killed"
-        for found in series(log, _is_memory, 3 if killed or log.excerpt else 4, _has_size):
+        for found in series(log, _is_memory, 3 if killed or log.excerpt else 4, None if log.excerpt else _has_size):  # fmt: skip
+            shares = all(r.field.unit == "%" for r in found.readings)
+            if not found.finite or (shares and len(found.readings) < 4):
+                continue
             units = all(r.field.unit for r in found.readings)
             few = len(found.readings) < 4 and not killed
             if few and found.values[-1] < MUCH_MORE * found.values[0]:
@@ -326,7 +347,7 @@ class MemoryGrows(OutputDetector):
             if len(found.readings) < 6 and not (killed or units):
                 continue
             values = [r.value * _FACTOR.get(r.field.unit.lower()[:1], 1.0) for r in found.readings]
-            if not self._grows(values, any(r.field.unit for r in found.readings)):
+            if not self._grows(values, any(r.field.unit not in ("", "%") for r in found.readings)):
                 continue
             shown = [found.readings[0], found.readings[len(values) // 2], found.readings[-1]]
             lines = [r.row.line for r in shown]

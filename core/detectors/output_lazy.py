@@ -16,6 +16,7 @@ from core.detectors.output_rates import Found, evidence_of, frequent, rate_of
 from core.detectors.output_series import series
 
 _EACH_STEP = re.compile(r"(?:_local_scalar_dense|transfers?\b|\.item\(\)|host reads?|host syncs?|device[- ]to[- ]host\w*).{0,40}?(\d{1,6}(?:\.\d+)?) ?(?:times |x |transfers )?(?:per|each|every|/|a) ?(?:train\w* )?step", re.I)  # fmt: skip
+_READS_OVER = re.compile(r"(?:_local_scalar_dense|TransferFrom\w+)\D{1,24}(\d{1,9})\W{1,4}(?:(?:in|over|after|at|during) )?(?:step )?(\d{1,9})(?: steps)?\b", re.I)  # fmt: skip
 _READ = re.compile(r"\b(?:transfers? (?:from|to) (?:device|host|server)|device[- ]to[- ]host|d2h|host reads?|host syncs?|local scalar dense|item calls)\b")  # fmt: skip
 
 
@@ -54,7 +55,15 @@ class ReadsEachStep(OutputDetector):
         rate = rate_of(log, reads[1].value if reads else None, xla.steps)
         if reads and rate is not None and rate > MAX_RATE:
             return [(reads[0], f"{reads[1].text} (in {xla.steps} steps)")]
+        marks = xla.counters.get("MarkStep")
+        calls = (marks[1].value or 0) if marks else 0
+        if reads and not xla.steps and calls >= MIN_STEPS:
+            if (reads[1].value or 0) > MAX_RATE * calls:
+                return [(reads[0], f"{reads[1].text} (in {calls} mark_step calls)")]
         for line in log.having("step"):
+            over = _READS_OVER.search(line.text)
+            if over and int(over[2]) >= MIN_STEPS and int(over[1]) > MAX_RATE * int(over[2]):
+                return [(line.no, line.text)]
             m = _EACH_STEP.search(line.text)
             if m and float(m[1]) > MAX_RATE:
                 return [(line.no, line.text)]

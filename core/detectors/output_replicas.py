@@ -137,10 +137,13 @@ _REPLICA = re.compile(
 _IDENTITY = re.compile(
     r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha-?\d*\b|digest|norm|sum|fingerprint)"
     r"|(?:hash|checksum|digest|fingerprint)\b.{0,24}(?:param|weight|model|state)"
-    r"|\b(?:sum|norm|mean|l2)[\s(|]{0,3}(?:w|p|theta|weights?|params?)\b",
+    r"|\b(?:sum|norm|mean|l2)[\s(|]{0,3}(?:w|p|theta|weights?|params?)\b"
+    r"|\|\|?\s?(?:w|p|theta|params?)\s?\|\|?|\b(?:w|p|theta|weights?|params?)\.(?:abs\(\)\.)?(?:sum|norm|mean|std)\(\)",
     re.IGNORECASE,
 )
 _HEX = re.compile(r"(?:hash|checksum|crc|md5|sha-?\d*|digest|fingerprint)\w*\W{1,4}(?:0x)?([0-9a-f]{6,64})\b", re.I)  # fmt: skip
+_VALUE = re.compile(r"[^\d-]{0,12}(-?\d+\.\d+(?:e[-+]?\d+)?)\s*(?:\(.{0,60})?(?:#.*)?$")
+_HEXES = re.compile(r"\b(?:rank|replica|core|host|device|worker|process|chip|ordinal)[ _:#]?(\d{1,4})\W{1,4}(?:\w{1,10}\W{1,3})?(?:0x)?((?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{4,64})\b", re.I)  # fmt: skip
 _DIFFER = re.compile(
     r"(?:replicas?|ranks?|params?|parameters|weights|gradients)\b.{0,60}\b(?:differ|diverge[ds]?|disagree|out of sync|not (?:in sync|equal|identical|synchroni[sz]ed)|mismatch)"
     r"|(?:mismatch|divergence|diverged|differ\w*)\b.{0,40}\b(?:between|across|among) (?:the )?(?:replicas|ranks|cores|chips|devices|hosts|processes)",
@@ -151,6 +154,10 @@ _SHARED = re.compile(r"param|weight|\bl2\b|norm|hash|checksum|\bloss\b|\bacc", r
 _AGREE = re.compile(
     r"\b(?:no|0|never|without|do not|don't|not)\b.{0,20}(?:differ|diverg|mismatch|disagree)", re.I
 )
+
+
+#: What differs between replicas, or from step to step, by right.
+_BY_RIGHT = re.compile(r"\b(?:order|data|samples?|batch\w*|seeds?|random\w*|augment\w*)\b.{0,12}\b(?:differ|mismatch|disagree)", re.I)  # fmt: skip
 
 
 @detector
@@ -180,7 +187,7 @@ class ReplicasApart(OutputDetector):
                 "not equal",
                 "not identical",
             )
-            if not _AGREE.search(x.text)
+            if not _AGREE.search(x.text) and not _BY_RIGHT.search(x.text)
         ]
         lines = self._identities(log) or replicas_apart(log) or said
         weak = ""
@@ -203,7 +210,18 @@ class ReplicasApart(OutputDetector):
         """Lines of one moment with a hash or norm of the parameters that is not the same."""
         seen: dict[tuple[float | None, str], dict[str, tuple[str, Line]]] = defaultdict(dict)
         for line in log.having(
-            "hash", "checksum", "crc", "md5", "sha", "digest", "fingerprint", "norm", "sum"
+            "hash",
+            "checksum",
+            "crc",
+            "md5",
+            "sha",
+            "digest",
+            "fingerprint",
+            "norm",
+            "sum",
+            "||",
+            "mean(",
+            "std(",
         ):
             if not _IDENTITY.search(line.text) and not _HEX.search(line.text):
                 continue
@@ -216,9 +234,16 @@ class ReplicasApart(OutputDetector):
             if digest:
                 seen[(step, "hash")].setdefault(who, (digest[1], line))
                 continue
+            said = _IDENTITY.search(line.text)
+            if said and (m := _VALUE.match(line.text, said.end())):
+                seen[(step, said[0].lower())].setdefault(who, (m[1], line))
+                continue
             for f in fields(line.text):
                 if _IDENTITY.search(f.key) and not is_grad_norm(f.key):
                     seen[(step, _REPLICA.sub("", f.key))].setdefault(who, (f.text, line))
+        for line in log.having("hash", "checksum", "crc", "md5", "digest", "fingerprint"):
+            if len(set(dict(_HEXES.findall(line.text)).values())) > 1:
+                return [line]
         for line in log.having("rank 1", "replica 1", "ordinal 1", "core 1", "worker 1", "chip 1", "host 1", "process 1"):  # fmt: skip
             each = dict(_EACH.findall(line.text))
             if len(each) > 1 and _SHARED.search(line.text):
@@ -281,6 +306,12 @@ class ReplicasApart(OutputDetector):
         return []
 
 
+def _named(text: str, f: Field) -> str:
+    """The metric that an unnamed number is of: ``acc (1 core) = 0.91``."""
+    words = re.findall(r"[A-Za-z][\w@-]*", text[max(0, f.pos - 40) : f.pos])[-4:]
+    return next((w for w in reversed(words) if is_score(w.lower()) or is_loss(w.lower())), "")
+
+
 def _number(text: str) -> float | None:
     try:
         return float(text.replace(",", ""))
@@ -339,7 +370,7 @@ class GoalByWorldSize(OutputDetector):
                 continue
             at = row.epoch if row.epoch is not None else row.step
             for n, f in _by_chips(row.line):
-                key = _core(f.key)
+                key = _core(f.key) or _named(row.text, f)
                 percent = f.unit == "%"
                 if not math.isfinite(f.value) or not (is_loss(key) or is_score(key) or percent):
                     continue

@@ -99,7 +99,7 @@ class LossDoesNotMove(OutputDetector):
         # While a run goes on, its first readings may be those of a warm-up.
         least = MIN_RUNNING if log.running else 2
         flat = [s for s in losses(log) if is_flat(s) and len(s.readings) >= least]
-        flat = flat or self._guesses(log)
+        flat = flat or self._guesses(log) or self._listed(log)
         moving = [s for s in losses(log) if not is_flat(s) and s not in flat]
         moving = [s for s in moving if len(s.readings) >= 3 and s.finite]
         if not flat or (moving and len(moving) >= len(flat)) or warming_up(log):
@@ -151,6 +151,36 @@ class LossDoesNotMove(OutputDetector):
         return found
 
     @staticmethod
+    def _listed(log: LogLook) -> list[Series]:
+        """Four losses or more of an excerpt that say no step, and print almost alike."""
+        return [
+            s
+            for s in (losses(log) if log.excerpt else ())
+            if len(s.readings) >= 4
+            and s.finite
+            and s.mean >= 0.02
+            and s.spread <= FLAT / 2
+            and s.precision <= FLAT
+            and not s.falls_steadily
+            and all(r.row.step is None and r.row.epoch is None for r in s.readings)
+        ]
+
+    @staticmethod
+    def _held(log: LogLook) -> list[Line]:
+        """One number of all parameters, the same at steps that are far apart."""
+        seen: dict[float, tuple[str, Line]] = {}
+        for line in log.lines if log.excerpt else ():
+            m = _OF_ALL.search(line.text) if len(line.text) <= 400 else None
+            step = place(line.text)[0] if m else None
+            after = _REAL.search(line.text, m.end()) if m else None
+            if step is not None and after and not _OF_OTHERS.search(line.text):
+                seen[step] = (after[0], line)
+        if len(seen) >= 2 and max(seen) - min(seen) >= MIN_SPAN:
+            if len({text for text, _ in seen.values()}) == 1:
+                return [line for _, line in seen.values()]
+        return []
+
+    @staticmethod
     def _no_update(log: LogLook) -> list[Reading | Line]:
         """Updates, gradient norms or changes of the weights that are printed, and all 0."""
         if log.having("optimizer"):
@@ -163,6 +193,8 @@ class LossDoesNotMove(OutputDetector):
             other = any(_OF_OTHERS.search(r.row.text) for r in found.readings)
             if len(found.readings) >= least and all(v == 0 for v in found.values) and not other:
                 return list(found.readings)
+        if held := LossDoesNotMove._held(log):
+            return list(held)
         shown: dict[str, list[tuple[float, str, Line]]] = {}
         for line in log.having(".weight", ".bias", "param", "weights["):
             m = _ONE_WEIGHT.search(line.text) if len(line.text) <= 400 else None
@@ -221,6 +253,14 @@ _STEPPED = re.compile(
     r"^\W*(before|after) (?:the )?(?:optimizer\W?)?(?:step|update)\W{1,4}(.{0,40}?\b(?:w|theta|p|weights?|params?|parameters?)\b.{0,40}?)[=:]\s*(-?\d+\.\d{3,}(?:e-?\d+)?)",
     re.IGNORECASE,
 )
+#: One number of all parameters, such as ``norm(theta)``, ``w.sum()`` or ``||w||``.
+_OF_ALL = re.compile(
+    r"\b(?:norm|sum|mean|l2|std)\s?\(\s?(?:theta|w|p|params?|parameters|weights?|model)\b"
+    r"|\b(?:theta|w|p|params?|parameters|weights?)\.(?:abs\(\)\.)?(?:sum|norm|mean|std)\("
+    r"|\|\|?\s?(?:w|theta|p|params?)\s?\|\|?|\b(?:param\w*|weights?) (?:sum|norm|mean|checksum)\b",
+    re.IGNORECASE,
+)
+_REAL = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
 #: One number of the parameters, by its place in them.
 _ONE_WEIGHT = re.compile(r"(?<![\w.])((?:\w{1,40}\.){1,12}(?:weight|bias)[\w\[\],:]{0,30}|\b(?:params?|weights?)\[\S{1,20}?)\s?[=:]\s?(?:tensor\()?(-?\d+\.\d{3,}(?:e-?\d+)?)")  # fmt: skip
 _UPDATE = re.compile(r"\b(?:param\w*|weights?|update|delta)\b.{0,16}\b(?:update|delta|change|diff|difference|norm)\b(?<!param norm)(?<!weight norm)(?<!parameter norm)(?<!weights norm)|\b(?:delta|change|update) (?:of|in) (?:the )?(?:param|weight)")  # fmt: skip

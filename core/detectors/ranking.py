@@ -12,6 +12,7 @@ from core.detectors import (
     output_clipping,
     output_compared,
     output_compile,
+    output_contrast,
     output_counts,
     output_device,
     output_evaluation,
@@ -20,6 +21,7 @@ from core.detectors import (
     output_numbers,
     output_replicas,
     output_stall,
+    output_told,
     output_training,
 )
 from core.detectors.base import OUTPUT_DETECTORS, OutputDetector, Sighting
@@ -28,7 +30,7 @@ from core.detectors.output_look import LogLook
 #: Importing these modules registers their detectors.
 MODULES = (
     output_device, output_numbers, output_training, output_evaluation, output_checkpoint, output_chips, output_clipping, output_compared, output_replicas, output_counts,
-    output_compile, output_lazy, output_growth, output_stall,
+    output_compile, output_lazy, output_growth, output_stall, output_contrast, output_told,
 )  # fmt: skip
 
 #: From cause to consequence: another device, wrong values, no learning, wrong state, then time.
@@ -40,6 +42,7 @@ ORDER = (
     "graph_growth", "recompile", "compile_too_slow", "execution_too_slow", "transfer_per_step",
     "aten_fallback", "step_time_regression", "host_killed", "model_on_cpu",
     "duty_cycle_zero", "cuda_amp", "version_warning",
+    "told", "sides_apart",
 )  # fmt: skip
 
 #: Left out where the finding on the left is open: its consequence, or the same thing said less

@@ -15,12 +15,13 @@ from core.log_file import LogText
 from tests.core.diagnosing.healthy import HEALTHY as PLAIN
 from tests.core.diagnosing.healthy_more import MORE
 from tests.core.diagnosing.healthy_short import FEW
+from tests.core.diagnosing.healthy_told import TOLD_WELL
 from tests.core.diagnosing.loud import LOUD
 from tests.core.diagnosing.short import SHORT
 from tests.core.diagnosing.short_more import MORE_SHORT
 from tests.core.diagnosing.silent import SILENT
 
-HEALTHY = PLAIN | MORE | FEW
+HEALTHY = PLAIN | MORE | FEW | TOLD_WELL
 
 
 def diagnosis(text: str) -> JSON:
