@@ -1,7 +1,7 @@
 """Records of a parity run that is held, tensor by tensor, against a reference's.
 
 They are written where the probe was given a directory of the reference's tensors
-(``PILOTAGE_PROBE_REFERENCE``), ``precision`` in every parity run. Errors are relative L2:
+(``PILOTAGE_PROBE_REFERENCE``), ``copies`` also where it writes one, ``precision`` in every parity run. Errors are relative L2:
 ``||a - b|| / ||b||`` over the elements of a tensor, ``b`` being the reference's, infinite where only
 one side is finite. A name that is one of several roots' begins with the root's number.
 """
@@ -172,9 +172,44 @@ class PrecisionRecord(Record):
     compute: Mapping[str, int] = fields.entry(fields.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class WeightCopy:
+    """One copy of a root's trained weights: what holds it, and its relative L2 to them."""
+
+    root: int | None = fields.entry(fields.count)
+    name: str = fields.entry(fields.string)
+    distance: float | None = fields.entry(fields.number)
+
+
+def _copies(value: Any) -> tuple[WeightCopy, ...]:
+    if not isinstance(value, list):
+        return ()
+    return tuple(build(WeightCopy, item) for item in value[:MAX_ITEMS])
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesRecord(Record):
+    """Copies of the trained weights after ``n`` steps that are not equal to them.
+
+    An average of the weights, a momentum encoder, a target network. On both sides, without a
+    comparison.
+    """
+
+    K: ClassVar[str] = "copies"
+    n: int | None = fields.entry(fields.count)
+    copies: tuple[WeightCopy, ...] = fields.entry(_copies)
+
+
 REPLAY_KINDS: Mapping[str, type[Record]] = {
     cls.K: cls
-    for cls in (StartRecord, BatchRecord, ForwardRecord, GradientsRecord, PrecisionRecord)
+    for cls in (
+        StartRecord,
+        BatchRecord,
+        ForwardRecord,
+        GradientsRecord,
+        CopiesRecord,
+        PrecisionRecord,
+    )
 }
-NESTED = (ModuleError, PrecisionRequest)
+NESTED = (ModuleError, PrecisionRequest, WeightCopy)
 """Classes inside these records that are written as tables of their fields."""

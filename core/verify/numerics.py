@@ -24,6 +24,7 @@ from core.verify.compare import (
     share,
     show,
 )
+from core.verify.copies import other_copies
 from core.verify.forward import explained
 from core.verify.registry import check
 from core.verify.start import start_difference
@@ -289,7 +290,10 @@ def _limit(call: JSON) -> str:
 
 @check("L1.update")
 def update(s: Subject) -> Verdict:
-    """Norm of the parameter update of each step: ``grad_rtol``, bf16 ``bf16_trajectory_rtol``."""
+    """Norm of the parameter update of each step: ``grad_rtol``, bf16 ``bf16_trajectory_rtol``.
+
+    And where the copies of the weights that the program keeps have come by then.
+    """
     norms = _norms(s, "update_norm", "update norm", "update_norms")
 
     def judge(ours: list[JSON], theirs: list[JSON], half: bool) -> Verdict:
@@ -305,4 +309,5 @@ def update(s: Subject) -> Verdict:
             )
         return norms(ours, theirs, half)
 
-    return _both(s, judge)
+    verdict = _both(s, judge)
+    return (other_copies(s) or verdict) if verdict.state == PASS else verdict

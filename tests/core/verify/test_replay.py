@@ -453,3 +453,42 @@ def test_another_limit_fails_whatever_the_numbers_rest_on() -> None:
     results = l1(parity(change))
     assert results["clip"].state == "fail"
     assert results["grad_norm"].state == "not run"
+
+
+# --- copies of the weights ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "natural", "state"),
+    [
+        ([0.02, 0.5], 0.0, "pass"),  # by distance: names and order are the program's own
+        ([0.5, 0.020001], 0.0, "pass"),
+        ([0.5, 0.1], 0.0, "fail"),
+        ([0.5], 0.0, "pass"),  # it keeps none, or where it was not found
+        ([0.02, 0.5, 0.7], 0.0, "pass"),
+        ([0.5, 0.1], 0.3, "pass"),  # it may be of the weights before they were replaced
+    ],
+)
+def test_an_average_of_the_weights_has_to_follow_them_alike(
+    theirs: list[float], natural: float, state: str
+) -> None:
+    def keeping(distances: list[float]) -> Change:
+        def change(steps: list[JSON], signals: list[JSON]) -> None:
+            found = [{"root": 0, "name": f"EMA{n}", "distance": d} for n, d in enumerate(distances)]
+            signals.append({"k": "copies", "pid": 7, "tid": 7, "n": K, "copies": found})
+            for record in records(signals, "start"):
+                record["natural_error"] = natural
+
+        return change
+
+    scene = Scene().snapshot("t0")
+    scene.run("reference")
+    play(scene, keeping([0.5, 0.02]), "reference")
+    scene.snapshot("t1").run("attempt")
+    play(scene, keeping(theirs), "target")
+    update = l1(scene)["update"]
+    assert update.state == state
+    if state == "fail":
+        assert (
+            update.summary == "a copy of the weights (EMA1) is 0.1 away from them instead of 0.02"
+        )

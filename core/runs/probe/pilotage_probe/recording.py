@@ -160,13 +160,14 @@ def _autocast(torch):
 
 def install():
     """Find out what is to be recorded, and for whom; whether anything is."""
-    from . import capture, eager, gradients, replay
+    from . import capture, copies, eager, gradients, replay
 
     with guard.reporting("hook tensors"):
         if any([capture.install(), replay.install()]):
             process.before_clip.append(gradients.before_clip)
             process.before_step.append(gradients.before_step)
             eager.install(sys.modules["torch"])
+            copies.install()
             return True
     return False
 
