@@ -152,8 +152,14 @@ def canonical(signature: str, chips: int) -> list[str]:
 
     ``M`` (sync, mark_step) only exists on the target. ``R`` (reduce) only matters where there
     is more than one chip. ``Z`` and ``L`` after the step commute, so they are put in one order.
+    Clipping by value is of each element by itself: one call for each group of parameters is one.
     """
-    events = [e for e in signature.split() if e != "M" and (e != "R" or chips > 1)]
+    events: list[str] = []
+    for event in signature.split():
+        if event == "M" or (event == "R" and chips <= 1):
+            continue
+        if not (event.startswith("CV(") and events[-1:] == [event]):
+            events.append(event)
     if "S" not in events:
         return events
     at = events.index("S") + 1

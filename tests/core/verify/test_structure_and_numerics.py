@@ -191,6 +191,8 @@ def test_with_several_chips_clipping_before_the_average_fails() -> None:
     assert result.state == "fail"
     assert "before they are averaged" in result.summary
     assert canonical("B R C(1) S", 4) == ["B", "R", "C(1)", "S"]
+    assert canonical("B CV(0.1) M CV(0.1) S", 1) == ["B", "CV(0.1)", "S"]  # group by group
+    assert canonical("B C(1) C(1) S", 1) == ["B", "C(1)", "C(1)", "S"]
 
 
 def test_another_first_loss_fails_beyond_rounding() -> None:
