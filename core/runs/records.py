@@ -290,7 +290,8 @@ class FinishRecord(Record):
     ``steps`` are a loop whose updates are not an optimizer's), ``skipped`` steps that a
     GradScaler skipped. ``own_*``, ``errors`` and ``dropped`` are the probe's
     own cost, failures and unwritten records. ``eval_train_mode``: of the evaluated samples those
-    that went through a module in training mode. ``iterators`` counts those of DataLoaders, the
+    that went through a module in training mode, ``eval_untrained`` those that went through one that
+    was never called in training (an average of the weights, a teacher). ``iterators`` counts those of DataLoaders, the
     unrecorded ones too. ``collectives`` counts calls that combine values of several ranks, by
     name, during or right after an evaluation. ``functional_dropout`` (parity mode): dropout calls
     of the first training forward by ``KIND P``, None where compiled code hides them.
@@ -304,6 +305,7 @@ class FinishRecord(Record):
     eval_samples: int | None = fields.entry(fields.count)
     eval_last: int | None = fields.entry(fields.count)
     eval_train_mode: int | None = fields.entry(fields.count)
+    eval_untrained: int | None = fields.entry(fields.count)
     iterators: int | None = fields.entry(fields.count)
     collectives: Mapping[str, int] | None = fields.entry(fields.maybe_counts)
     functional_dropout: Mapping[str, int] | None = fields.entry(fields.maybe_counts)

@@ -17,9 +17,13 @@ MODE_SHARE = 0.02
 def evaluated(s: Subject) -> Verdict:
     """The model is evaluated in the same mode: with dropout and batch statistics, or without.
 
-    Share of the samples forwarded without gradients that met a module in training mode.
+    Share of the samples forwarded without gradients that met a module in training mode. And where
+    the reference keeps an average of its weights and evaluates with another module than the one it
+    trains, it is not the trained one that is evaluated.
     """
     mine, other = _share(s.reference), _share(s.run)
+    if abs(mine - other) <= MODE_SHARE and (another := _other_module(s)):
+        return another
     good = abs(mine - other) <= MODE_SHARE
     words = "in training mode" if other > mine else "in evaluation mode"
     return judged(
@@ -34,9 +38,27 @@ def evaluated(s: Subject) -> Verdict:
     )
 
 
-def _share(run: Run) -> float:
+def _other_module(s: Subject) -> Verdict | None:
+    try:
+        kept = view.records(s.parity_reference, "copies")
+        mine, other = (_share(run, "eval_untrained") for run in (s.reference, s.run))
+    except NotRun:
+        return None
+    if not kept or mine - other <= MODE_SHARE:
+        return None
+    return judged(
+        False,
+        f"{mine - other:.0%} of the evaluation is of the trained model itself, not of its average",
+        expected=f"{mine:.1%} with a module that is not trained itself",
+        actual=f"{other:.1%}",
+        tolerance=f"{MODE_SHARE:.0%}",
+        reason="The reference keeps a copy of its weights, such as their average, and evaluates that.",
+    )
+
+
+def _share(run: Run, field: str = "eval_train_mode") -> float:
     records = finishes(run)
-    train = [view.count(r.get("eval_train_mode")) for r in records]
+    train = [view.count(r.get(field)) for r in records]
     every = [view.count(r.get("eval_samples")) for r in records]
     samples = sum(n or 0 for n in every)
     if all(n is None for n in train) or not samples:

@@ -42,6 +42,33 @@ def test_the_mode_of_evaluations_is_the_reference_s(mine: int, other: int, state
         assert "model.eval() is not called" in found.reason
 
 
+@pytest.mark.parametrize(
+    ("kept", "other", "state"),
+    [(True, 0, "fail"), (True, 2880, "pass"), (False, 0, "pass")],
+    ids=["the live model", "the average", "another module, but no average"],
+)
+def test_where_an_average_is_evaluated_the_live_model_is_not(
+    kept: bool, other: int, state: str
+) -> None:
+    def averaging(untrained: int) -> Change:
+        finish = finishing({"eval_train_mode": 0, "eval_untrained": untrained})
+
+        def change(steps: list[JSON], signals: list[JSON]) -> None:
+            finish(steps, signals)
+            if kept:
+                found = [{"root": 0, "name": "EMA", "distance": 0.01}]
+                signals.append({"k": "copies", "pid": 7, "tid": 7, "n": 4, "copies": found})
+
+        return change
+
+    found = results([], [], before=averaging(2880), change=averaging(other))["L3.evaluated"]
+    assert found.state == state
+    if state == "fail":
+        assert found.summary == (
+            "100% of the evaluation is of the trained model itself, not of its average"
+        )
+
+
 def test_a_run_that_evaluates_nothing_or_says_nothing_of_its_mode_is_not_judged() -> None:
     nothing = finishing({"eval_samples": 0, "eval_train_mode": 0})
     assert results([], [], both=nothing)["L3.evaluated"].state == "not run"

@@ -221,11 +221,15 @@ def close_all():
             for key, count in thread.blind.items():
                 thread.modules[key].eval += count
             thread.blind = {}
+    entries = [entry for thread in threads for entry in thread.modules.values()]
+    trained = {entry.first for entry in entries if entry.calls}
     return {
         "steps": sum(thread.steps for thread in threads),
         "backwards": sum(thread.backwards for thread in threads),
         "skipped": sum(thread.skipped_all for thread in threads),
-        "eval_samples": sum(s.eval for thread in threads for s in thread.modules.values()),
+        "eval_samples": sum(entry.eval for entry in entries),
+        # By another module than those that were trained: an average of their weights, a teacher.
+        "eval_untrained": sum(e.eval for e in entries if e.first not in trained),
         # The last evaluation alone: a lost last batch shows here.
         "eval_last": sum(thread.eval_now or thread.eval_last for thread in threads),
         "eval_train_mode": sum(thread.eval_train for thread in threads),

@@ -12,7 +12,7 @@ _all = []
 class Seen:
     """What is known of one module that was called from outside any other."""
 
-    __slots__ = ("ref", "elements", "calls", "train", "eval", "mark", "start")
+    __slots__ = ("ref", "elements", "first", "calls", "train", "eval", "mark", "start")
 
     def __init__(self, module):
         self.ref = weakref.ref(module)  # of a module, never of a tensor: swap_tensors forbids it
@@ -20,6 +20,9 @@ class Seen:
             self.elements = sum(p.numel() for p in module.parameters())
         except ValueError:  # lazy modules have parameters without a shape before their first call
             self.elements = 1
+        self.first = next(
+            map(id, module.parameters()), None
+        )  # a wrapper's is that of what it wraps
         self.calls = 0  # in training
         self.train = 0  # samples
         self.eval = 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from core.runs.records import FinishRecord
 from core.runs.records_replay import CopiesRecord
 from tests.core.runs.probe.replaying import run
 
@@ -27,3 +28,9 @@ def test_averages_in_a_module_a_table_and_a_list_are_found(tmp_path: Path) -> No
     assert found["Shadow.shadow"] == pytest.approx(table, rel=1e-6)
     assert found["main.averages"] == pytest.approx(listed, rel=1e-6)
     assert 0 < listed < table < module
+
+
+def test_samples_of_an_average_are_told_from_those_of_the_trained_model(tmp_path: Path) -> None:
+    done = run(tmp_path, "0.9", program=AVERAGING)
+    (finish,) = done.of(FinishRecord)
+    assert (finish.eval_samples, finish.eval_untrained) == (16 + 5, 5)

@@ -62,6 +62,7 @@ def test_orders_of_shuffled_passes_differ_and_of_others_do_not(seen: Any) -> Non
 def test_evaluations_in_training_mode_are_told_apart(seen: Any) -> None:
     finish = seen.finish
     assert (finish.eval_samples, finish.eval_train_mode, finish.collectives) == (4 * 22 + 8, 44, {})
+    assert finish.eval_untrained == 0
     assert finish.functional_dropout is None  # of parity mode
 
 

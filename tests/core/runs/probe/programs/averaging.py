@@ -65,6 +65,9 @@ def main():
                 held.lerp_(weight, 0.5)
                 now.copy_(weight)
     assert same and other
+    with torch.no_grad():
+        wrapped = torch.nn.Sequential(model).eval()  # of the same weights
+        wrapped(x), average(x[:5])
 
 
 main()
