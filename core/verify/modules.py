@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from core import records_view as view
 from core.body import JSON
 from core.state_parts import Run
+from core.verify.compare import step_of
 from core.verify.registry import check
 from core.verify.subject import NotRun, Subject, Verdict, judged
+
+#: Steps of a run that are looked at.
+STEPS = 10_000
 
 
 @check("L1.dropout")
@@ -16,6 +22,8 @@ def dropout(s: Subject) -> Verdict:
     Parity runs drop nothing, so no number shows a lost dropout. Calls count those of modules too,
     and decide where both runs know them: a module may be replaced by a function. Attention that
     drops out inside of one kernel counts like dropout of its weights, and more of it is no fault.
+    Nor does it drop anything in a step that is made in evaluation mode, as after an evaluation that
+    nothing ends: such steps are the same ones in both, in the parity runs and the full ones.
     """
     ours, theirs = s.models()
     modules = [_counts(m.get("dropouts")) for m in (ours, theirs)]
@@ -28,6 +36,8 @@ def dropout(s: Subject) -> Verdict:
         modules = [{k: n for k, n in (m or {}).items() if _kind(k) == "recurrent"} for m in modules]
     if not wrong and modules[0] is not None and modules[1] is not None:
         wrong = _unlike(_by_rate(modules[0]), _by_rate(modules[1]), {}, "modules")
+    if not wrong and any([*modules, *calls]):
+        wrong = _other_mode(s)
     shown = calls if None not in calls else [_counts(m.get("dropouts")) for m in (ours, theirs)]
     return judged(
         not wrong,
@@ -36,6 +46,33 @@ def dropout(s: Subject) -> Verdict:
         actual=_told(shown[1]),
         tolerance="equal",
     )
+
+
+def _other_mode(s: Subject) -> str:
+    """Whether steps are made in evaluation mode that the reference makes in training mode."""
+    pairs = [(s.parity_reference, s.parity)]
+    with suppress(NotRun):
+        pairs.append((s.reference, s.run))
+    for ours, theirs in pairs:
+        # Where the evaluated samples are as many as the reference's, the probe has missed others.
+        evaluated = [_evaluated(run) for run in (ours, theirs)]
+        mine, other = _samples(ours), _samples(theirs)
+        n = next((n for n in sorted(mine) if mine[n] and other.get(n) == 0), None)
+        if n is not None and any(other.values()) and evaluated[0] < evaluated[1]:
+            last = max(n for n in other if not other[n])
+            return (
+                f"steps {n} to {last} are made in evaluation mode, the reference's in training mode"
+            )
+    return ""
+
+
+def _samples(run: Run) -> dict[int, int | None]:
+    """By step, the samples that passed through the model in training mode."""
+    return {step_of(r): view.count(r.get("samples")) for r in view.steps(run, first=STEPS)}
+
+
+def _evaluated(run: Run) -> int:
+    return view.count((view.record(run, "finish") or {}).get("eval_samples")) or 0
 
 
 def _counts(value: object) -> dict[str, int] | None:

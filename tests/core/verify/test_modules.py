@@ -48,6 +48,36 @@ def test_dropout_calls_of_the_first_training_forward(calls: dict[str, int], text
     assert found.runs == ["r4"]  # the parity run, in which dropout is off
 
 
+def test_steps_in_evaluation_mode_drop_nothing() -> None:
+    def left(steps: list[JSON], signals: list[JSON]) -> None:
+        telling({}, SAME)(steps, signals)
+        for step in steps[2:]:  # model.eval() of the first evaluation, and no model.train() again
+            step["samples"] = 0
+        for record in signals:
+            if record["k"] == "finish":
+                record["eval_samples"] += 64
+
+    def unseen(steps: list[JSON], signals: list[JSON]) -> None:
+        left(steps, signals)
+        for record in signals:
+            if record["k"] == "finish":
+                record["eval_samples"] -= 64
+
+    before = telling({}, SAME)
+    found = results([], [], before=before, change=left)["L1.dropout"]
+    assert found.state == "fail"
+    assert found.summary.startswith("steps 3 to 4 are made in evaluation mode")
+    assert results([], [], before=left, change=left)["L1.dropout"].state == "pass"
+    assert results([], [], before=before, change=unseen)["L1.dropout"].state == "pass"
+
+    def of_none(steps: list[JSON], signals: list[JSON]) -> None:
+        left(steps, signals)
+        telling({}, {})(steps, signals)
+
+    none = results([], [], before=telling({}, {}), change=of_none)["L1.dropout"]
+    assert none.summary == "no dropout"
+
+
 def test_modules_count_where_calls_are_hidden_and_recurrent_layers_always() -> None:
     before = telling({"dropout 0.1": 2, "recurrent 0.3": 1}, SAME)
     hidden = telling({"recurrent 0.3": 1})
