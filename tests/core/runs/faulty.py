@@ -274,6 +274,8 @@ def run(case, directory, watched):
     signal.alarm(40)  # ends a case that hangs
     try:
         os.environ["PILOTAGE_PROBE_OUT"] = out
+        if "CAPTURE" in os.environ:
+            os.environ["PILOTAGE_PROBE_CAPTURE"] = os.path.join(directory, "capture")
         os.environ.update(case.get("env", {}), FAULT_LOG=os.path.join(directory, "log"))
         prepare(case, out)
         if watched:

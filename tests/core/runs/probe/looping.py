@@ -190,3 +190,11 @@ def _compare_step(step: StepRecord, expected: dict[str, Any], mode: str) -> None
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def without_calls(text: str) -> list[str]:
+    """Without the frames of torch's own way from a module's call to its forward."""
+    frame = re.compile(
+        r'  File "\S+torch/nn/modules/module\.py", line \d+, in (?:_call_impl|inner)\n(?:    .*\n)*'
+    )
+    return frame.sub("", text).splitlines()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from tests.core.runs.probe.looping import run_loop
+from tests.core.runs.probe.looping import run_loop, without_calls
 
 
 def test_signatures_tracebacks_and_warnings_are_the_programs_own(
@@ -16,20 +15,12 @@ def test_signatures_tracebacks_and_warnings_are_the_programs_own(
     assert "ValueError: the data are gone" in bare.err
     seen = run_loop(tmp_path, python, "unnoticed.py", mode)
     if mode == "parity":  # a hook of modules, for one forward pass: torch goes another way there
-        assert _without_calls(seen.out) == _without_calls(bare.out)
+        assert without_calls(seen.out) == without_calls(bare.out)
     else:
         assert seen.out.splitlines() == bare.out.splitlines()
     assert seen.err.splitlines() == bare.err.splitlines()
     assert seen.code == bare.code
     assert seen.finish.errors == 0
-
-
-def _without_calls(text: str) -> list[str]:
-    """Without the frames of torch's own way from a module's call to its forward."""
-    frame = re.compile(
-        r'  File "\S+torch/nn/modules/module\.py", line \d+, in (?:_call_impl|inner)\n(?:    .*\n)*'
-    )
-    return frame.sub("", text).splitlines()
 
 
 def test_models_are_captured_as_they_would_be_without_the_probe(
