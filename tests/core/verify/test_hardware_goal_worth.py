@@ -120,6 +120,23 @@ def test_a_fallback_fails_but_reading_a_scalar_is_none() -> None:
     assert state(attempt(change("aten::_local_scalar_dense")), "L2.fallback") == "pass"
 
 
+def test_what_only_the_tpu_lowers_is_no_fallback_on_the_host_and_no_transfer() -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step.update(fallbacks={"aten::upsample_bilinear2d_backward": 2}, transfers=2)
+
+    def reading(steps: list[JSON], signals: list[JSON]) -> None:
+        change(steps, signals)
+        for step in steps:
+            step["transfers"] = 3  # and the loss
+
+    scene = attempt(change)
+    assert state(scene, "L2.fallback") == state(scene, "L2.transfers") == "pass"
+    assert state(attempt(reading), "L2.transfers") == "fail"
+    tpu = attempt(change, target={"kind": "tpu-v5e-1"})
+    assert state(tpu, "L2.fallback") == state(tpu, "L2.transfers") == "fail"
+
+
 def test_without_counters_l2_is_not_run() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in [*steps, signal(signals, "finish")]:
