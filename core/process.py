@@ -6,6 +6,7 @@ lives; the kernel drops it however the process ends, so the lock can't lie as a 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -53,8 +54,9 @@ class RecorderLock:
                     "Attach to the session, or stop it first."
                 )
             time.sleep(0.02)
-        os.ftruncate(self._fd, 0)
-        os.write(self._fd, f"{os.getpid()}\n".encode())  # for people; nothing relies on it
+        with contextlib.suppress(OSError):  # for people; a full disk is no reason to hold no lock
+            os.ftruncate(self._fd, 0)
+            os.write(self._fd, f"{os.getpid()}\n".encode())
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from core.config import load
 from core.errors import PilotageError
 from core.events import Event, NewEvent
 from core.levels import CHECKS
-from core.process import RecorderLock
+from core.process import RecorderLock, recorder_alive
 from core.reference.importing import another_project
 from core.reference.manifest import BundleError, Manifest
 from core.reference.marks import CUDA_ON_CPU
@@ -237,6 +238,18 @@ def test_a_log_that_can_not_be_written_leaves_no_tensors(
     with pytest.raises(PilotageError, match="the disk is gone"):
         import_reference(path, bundle)
     assert files(path) == there
+
+
+def test_a_full_disk_does_not_keep_the_lock_from_being_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("core.process.os.write", full)
+    with RecorderLock(tmp_path):
+        assert recorder_alive(tmp_path)
+    assert not recorder_alive(tmp_path)
 
 
 def test_a_session_that_is_being_recorded_is_left_alone(tmp_path: Path) -> None:
