@@ -15,6 +15,7 @@ from core.errors import PilotageError, SessionError
 from core.events import NewEvent, SessionOpened
 from core.process import RecorderLock, recorder_alive
 from core.recorder.journal import Journal
+from core.recorder.stopping import stoppable, unhurried
 from core.reference.importing import Imported, import_bundle
 from core.reference.manifest import BundleError, Manifest
 from core.reference.recording import record
@@ -46,7 +47,7 @@ def record_reference(
     )
     try:
         make_private_dir(directory)
-        with EventLog.create(directory / DB_NAME) as log:
+        with stoppable("recording"), EventLog.create(directory / DB_NAME) as log:
             log.append(NewEvent(opened, source=f"console:{author()}"))
             try:
                 return asyncio.run(record(log, directory, output, say, keep))
@@ -56,7 +57,8 @@ def record_reference(
                     say(f"The session is kept as {session_id}.")
     finally:
         if not keep:
-            shutil.rmtree(place, ignore_errors=True)
+            with unhurried():
+                shutil.rmtree(place, ignore_errors=True)
 
 
 def _refuse_place(output: Path) -> None:
@@ -102,7 +104,7 @@ def import_reference(path: Path, bundle: Path, force: str = "") -> Imported:
             raise SessionError(f"{directory.name} has no session.opened event to go by.")
         return await import_bundle(journal, directory, bundle, force)
 
-    with RecorderLock(directory), EventLog.open(path) as log:
+    with stoppable("import"), RecorderLock(directory), EventLog.open(path) as log:
         done = asyncio.run(bring(log))
         try:
             _bring_up_tables(log)

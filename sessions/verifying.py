@@ -16,6 +16,7 @@ from core.errors import SessionError
 from core.events import LevelMeasured, NewEvent, OperatorRequested, SessionOpened
 from core.process import recorder_alive
 from core.recorder.journal import Journal
+from core.recorder.stopping import stoppable, unhurried
 from core.recorder.verifying import verify
 from core.state import fold
 from core.verification import level_to_ask, result_of
@@ -56,7 +57,7 @@ def verify_project(
     done = False
     try:
         make_private_dir(directory)
-        with EventLog.create(directory / DB_NAME) as log:
+        with stoppable("verification"), EventLog.create(directory / DB_NAME) as log:
             log.append(NewEvent(opened, source=f"console:{author()}"))
             state = fold(log.events())
             asked = level_to_ask(state, level)
@@ -71,10 +72,11 @@ def verify_project(
         done = True
         return result
     finally:
-        if not keep:
-            shutil.rmtree(place, ignore_errors=True)
-        elif not done and not (directory / "runs").exists():
-            shutil.rmtree(directory, ignore_errors=True)  # bad input: nothing was made
+        with unhurried():
+            if not keep:
+                shutil.rmtree(place, ignore_errors=True)
+            elif not done and not (directory / "runs").exists():
+                shutil.rmtree(directory, ignore_errors=True)  # bad input: nothing was made
 
 
 def verify_session(path: Path, *, level: int | None, say: Say) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def verify_session(path: Path, *, level: int | None, say: Say) -> dict[str, Any]
     Where its recorder is alive it is asked to, and makes the runs anew. Raises ``PilotageError``.
     """
     began = time.monotonic()
-    with EventLog.open(path) as log:
+    with stoppable("verification"), EventLog.open(path) as log:
         asked = level_to_ask(fold(log.events()), level)
         if recorder_alive(path.parent):
             _ask_recorder(log, path.parent, say)

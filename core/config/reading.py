@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -84,8 +85,7 @@ def load(
         data["reference"]["bundle"] = str(_given(bundle))
     config = build(data, source)
     if python is not None:
-        if "/" in python:
-            python = str(_given(python))
+        python = _program(python)
         config = replace(config, project=replace(config.project, python=python))
     if speed is not None:
         config = replace(config, agent=replace(config.agent, speed=float(speed)))
@@ -100,6 +100,14 @@ def _given(path: Path | str) -> Path:
         return Path(path).expanduser().absolute()
     except RuntimeError as err:
         raise ConfigError(f"{path} names a home directory that is not known: {err}") from err
+
+
+def _program(python: str) -> str:
+    """The ``--python`` of a command line: a path, absolute, or a name that is on the ``PATH``."""
+    found = str(_given(python)) if "/" in python else python
+    if not found or shutil.which(found) is None:
+        raise ConfigError(f"--python: there is no program {python!r} that can be started.")
+    return found
 
 
 def _not_toml(file: Path, what: str) -> str:
@@ -228,6 +236,13 @@ def _absolute(config: SessionConfig, base: Path, source: Source) -> SessionConfi
     project = Path(os.path.realpath(_place(base, "project", "path", config.project.path, source)))
     if not os.path.isdir(project):  # noqa: PTH112
         raise source.error("project", "path", f"the project directory {project} is not there.")
+    if os.fsencode(project).decode("utf-8", "replace") != str(project):
+        raise source.error(
+            "project",
+            "path",
+            f"the project directory {project} has a name that is not UTF-8, which no session can "
+            "keep. Rename it.",
+        )
     for name in config.project.link:
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise source.error(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
-import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+import stat
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from core import events as ev
@@ -17,10 +18,10 @@ from core.errors import PilotageError, SessionError
 from core.events import Event
 from core.log_protocol import Log
 from core.process import RecorderLock
-from core.recorder.jobs import RunStopped
 from core.recorder.journal import Journal
 from core.recorder.recovery import recover
 from core.recorder.runs import Runs
+from core.recorder.stopping import runs_stoppable
 from core.recorder.worktree import Worktree
 from core.workspace import CACHES, LINK_MB, Workspace
 
@@ -68,7 +69,7 @@ async def verify(
             if bring is not None:
                 await bring(journal)
             runs = Runs(journal, config, worktree, session_dir, opened.session_id, say)
-            with _signals(runs):
+            with runs_stoppable("verification", runs, journal):
                 try:
                     await runs.prepare()
                     await runs.verify("verification", upto=level)
@@ -108,9 +109,13 @@ def _workspace(
 def replace_files(root: Path, project: Path) -> None:
     """Make the files of a worktree those of ``project``; large ones are linked, caches left out.
 
-    Raises :class:`PilotageError` where a file can't be read or written.
+    Pipes, sockets and devices are no part of a project, and are left out too. Raises
+    :class:`PilotageError` where a file can't be read or written.
     """
     caches = {name.rstrip("/") for name in CACHES if name.endswith("/") and "*" not in name}
+
+    def left_out(place: str, names: list[str]) -> set[str]:
+        return {n for n in names if n in caches or n == ".git" or _special(Path(place, n))}
 
     def copy(source: str, target: str) -> None:
         if not os.path.islink(source) and os.path.getsize(source) > LINK_MB * 1_000_000:  # noqa: PTH114, PTH202
@@ -132,29 +137,30 @@ def replace_files(root: Path, project: Path) -> None:
             symlinks=True,
             dirs_exist_ok=True,
             copy_function=copy,
-            ignore=lambda place, names: {n for n in names if n in caches or n == ".git"},
+            ignore=left_out,
         )
-    except (OSError, shutil.Error) as err:
-        raise PilotageError(f"The files of {project} could not be copied: {err}.") from err
+    except OSError as err:
+        raise PilotageError(f"The files of {project} could not be copied: {_why(err)}.") from err
 
 
-@contextlib.contextmanager
-def _signals(runs: Runs) -> Iterator[None]:
-    """SIGTERM and SIGINT end the run that goes on, and with it the verification."""
-    loop = asyncio.get_running_loop()
-    added = []
-    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # no main thread
-        for number in (signal.SIGTERM, signal.SIGINT):
-            text = f"The verification was stopped by {signal.Signals(number).name}."
-            loop.add_signal_handler(number, runs.stop, text)
-            added.append(number)
+def _special(path: Path) -> bool:
+    """Whether it is neither file nor directory nor a link: reading it may wait for ever."""
     try:
-        yield
-    except RunStopped as stopped:
-        raise PilotageError(str(stopped)) from stopped
-    finally:
-        for number in added:
-            loop.remove_signal_handler(number)
+        mode = path.lstat().st_mode
+    except OSError:
+        return False  # the copying says what is wrong with it
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def _why(err: OSError) -> str:
+    """The first thing that went wrong, as a clause, and how many more there are."""
+    found = err.args[0] if isinstance(err, shutil.Error) and err.args else None
+    if not isinstance(found, list) or not found:
+        return f"{err.filename}: {err.strerror}" if err.filename else str(err)
+    source, _, why = found[0]
+    why = re.sub(r"^\[Errno \d+\] ", "", str(why)).split(": '")[0]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{source}: {why}{more}"
 
 
 def _teller(journal: Journal, say: Say) -> Callable[[Event], None]:

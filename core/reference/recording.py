@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,6 +27,7 @@ from core.recorder.command import python_of
 from core.recorder.journal import Journal
 from core.recorder.plans import capture_dir
 from core.recorder.runs import Runs
+from core.recorder.stopping import runs_stoppable
 from core.recorder.worktree import Worktree
 from core.redact import redact_payload
 from core.reference import facts
@@ -159,7 +159,7 @@ async def _make_runs(
     say: Say,
 ) -> None:
     runs = Runs(journal, config, Worktree(files, journal), session_dir, session_id, say)
-    with _signals(runs):
+    with runs_stoppable("recording", runs, journal):
         try:
             await runs.prepare()
         finally:
@@ -196,23 +196,6 @@ def _failure(run: Run) -> str:
     count = len(run.lines)
     last = [clean(run.lines[i].text) for i in range(max(0, count - LAST_LINES), count)]
     return "\n".join([f"{text} Its last lines:", *(f"  {line}" for line in last)]) if last else text
-
-
-@contextlib.contextmanager
-def _signals(runs: Runs) -> Iterator[None]:
-    """SIGTERM and SIGINT end the run that goes on, and with it the recording."""
-    loop = asyncio.get_running_loop()
-    added = []
-    with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # no main thread
-        for number in (signal.SIGTERM, signal.SIGINT):
-            text = f"The recording was stopped by {signal.Signals(number).name}."
-            loop.add_signal_handler(number, runs.stop, text)
-            added.append(number)
-    try:
-        yield
-    finally:
-        for number in added:
-            loop.remove_signal_handler(number)
 
 
 class _Teller:

@@ -84,8 +84,8 @@ def test_json_round_trip(file: Path) -> None:
 def test_options_replace_what_the_file_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     (file.parent / "other.toml").write_text("")
-    config = load(file, python="python3.11", speed=4, script="other.toml")
-    assert config.project.python == "python3.11"
+    config = load(file, python="sh", speed=4, script="other.toml")
+    assert config.project.python == "sh"
     assert config.agent.speed == 4.0
     assert config.agent.script == str(file.parent / "other.toml")
 

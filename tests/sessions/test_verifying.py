@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from core.config import load
+from core.errors import PilotageError
+from core.recorder.verifying import replace_files
 from pilotage import cli
 
 #: Trains three layers on the CPU; the norm of its gradients is far above the limit.
@@ -145,6 +150,50 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     assert words in json.loads(done.stdout)["error"]
     assert "Traceback" not in done.stderr
     assert not home.exists() or not any(home.iterdir())
+
+
+def test_pipes_and_sockets_of_a_project_are_left_where_they_are(tmp_path: Path) -> None:
+    at = project(tmp_path / "m", "print(1)\n")
+    os.mkfifo(at / "pipe")
+    (at / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(at / "a socket"))
+        (tmp_path / "root").mkdir()
+        replace_files(tmp_path / "root", at)
+    names = sorted(p.name for p in (tmp_path / "root").iterdir())
+    assert names == ["loop", "pilotage.toml", "train.py"]
+
+
+def test_a_file_that_can_not_be_copied_is_named_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: str, target: str, **more: object) -> None:
+        raise PermissionError(13, "Permission denied", source)
+
+    at = project(tmp_path / "m", "print(1)\n")
+    (tmp_path / "root").mkdir()
+    monkeypatch.setattr("shutil.copy2", refuse)
+    with pytest.raises(PilotageError) as caught:
+        replace_files(tmp_path / "root", at)
+    text = str(caught.value)
+    assert text.startswith(f"The files of {at} could not be copied: {at}/")
+    assert text.endswith(": Permission denied, and 1 more.") and "[" not in text
+
+
+@pytest.mark.parametrize("python", ["/nope/python", "no-such-python", "/etc/passwd", "/", ""])
+def test_a_python_that_is_none(tmp_path: Path, python: str) -> None:
+    at = project(tmp_path / "m", "print(1)\n")
+    done = CliRunner().invoke(cli, ["verify", str(at), "--baseline", ".", "--python", python])
+    assert done.exit_code == 2
+    assert done.stderr == (
+        f"pilotage: --python: there is no program {python!r} that can be started.\n"
+    )
+
+
+def test_a_directory_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    at = project(Path(os.fsdecode(os.fsencode(tmp_path) + b"/pr\xff")), "print(1)\n")
+    with pytest.raises(PilotageError, match="has a name that is not UTF-8"):
+        load(at, agent=False)
 
 
 @pytest.mark.parametrize("what", ["x" * 300, "./" + "x" * 300, "~nobody-of-this-name"])
