@@ -9,7 +9,16 @@ from pathlib import Path
 from core import events as ev
 from core.config import Metric
 from core.errors import PilotageError
-from core.metric import MetricReading, find_metric, is_configured, printed_names, reads_file
+from core.metric import (
+    MAX_LINES,
+    MAX_READ_CHARS,
+    MAX_READ_LINES,
+    MetricReading,
+    find_metric,
+    is_configured,
+    printed_names,
+    reads_file,
+)
 from core.result_file import ResultFile
 from core.state_parts import Run
 
@@ -47,10 +56,24 @@ class ResultWatch:
     def _missing(self, run: Run, name: str) -> str:
         config = self._config
         if config["pattern"]:
-            return f"Run #{run.number} printed no {name} that matches the pattern."
+            text = f"Run #{run.number} printed no {name} that matches the pattern."
+            return text + _at_its_end(run, MAX_LINES)
         text = f"Run #{run.number} printed no value named {config['key'] or config['name'] or name}"
         text += f" that the reader {config['reader']} knows." if config["reader"] else "."
         names = printed_names(run.lines, config)
         if names:
             text += f" It printed: {', '.join(names)}."
+        text += _at_its_end(run, MAX_READ_LINES, MAX_READ_CHARS)
         return f"{text} Set [metric] key, or a pattern."
+
+
+def _at_its_end(run: Run, lines: int, chars: int = 0) -> str:
+    """What has to be said where a run printed more than is looked through; else nothing."""
+    count = len(run.lines)
+    if not run.lines.missing and count <= lines:
+        if not chars or sum(len(line.text) for line in run.lines) <= chars:
+            return ""
+    return (
+        f" Only the end of its {count:,} lines is looked through: let it print the metric last, or "
+        "name a result file in [metric]."
+    )

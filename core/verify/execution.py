@@ -6,6 +6,7 @@ import math
 
 from core import records_view as view
 from core.metric import reads_file
+from core.text import clean
 from core.verify.registry import check
 from core.verify.result import metric_of, shown
 from core.verify.subject import NotRun, Subject, Verdict, judged
@@ -20,6 +21,10 @@ def exit_code(s: Subject) -> Verdict:
     assert end is not None
     how = f"exit {end.exit_code}" if end.exit_code is not None else end.signal or end.reason
     summary = "exit 0" if s.run.ok_exit else f"ended with {how}"
+    if end.reason == "not started":
+        summary = "it could not be started"
+    if end.text and end.exit_code is None:
+        how = f"{how}: {clean(end.text)}"
     return judged(
         s.run.ok_exit,
         summary,
@@ -61,6 +66,7 @@ def result(s: Subject) -> Verdict:
             False,
             f"no {name} in the {'result file' if reads_file(config) else 'output'}",
             expected=f"a line that matches {pattern}" if pattern else f"a value of {name}",
+            actual=problem,
             evidence={"problem": problem},
         )
     finite = math.isfinite(found.value)

@@ -68,6 +68,8 @@ def metric(s: Subject) -> Verdict:
 
 def _difference(found: Judgement, unit: float, points: bool, references: int) -> str:
     """``0.50 points worse``; for several reference runs, than the worst of them."""
+    if math.isnan(found.loss):
+        return "which is no number"
     if not found.loss:
         return "equal to the reference"
     size = abs(found.loss) * unit

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from core import events as ev
+from core.config import Metric
+from core.recorder.results import ResultWatch
 from core.state import SessionState
 from sessions.derive import derive
 from sessions.log import EventLog
 from tests.core.recorder.recording import make, record
+from tests.core.scene import Scene
+
+
+def test_what_was_not_looked_through_is_said() -> None:
+    def said(lines: int, **more: str) -> str:
+        scene = Scene(metric={"name": "acc", **more})
+        run_id = scene.run("reference", lines=("x" * 99,) * lines)
+        (found,) = asyncio.run(
+            ResultWatch(Metric("acc", **more), "reference", Path()).read(scene.state.runs[run_id])
+        )
+        return found.problem
+
+    assert "Only the end" not in said(1000) + said(1000, pattern="acc ([0-9]+)")
+    for text in (said(30_000), said(100_001, pattern="acc ([0-9]+)")):
+        assert "Only the end of its" in text and "let it print the metric last" in text
+
 
 RUN = "[[step]]\nrun = true\n"
 

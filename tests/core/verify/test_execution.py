@@ -45,6 +45,17 @@ def test_a_non_zero_exit_and_a_signal_fail() -> None:
     assert (result.state, result.actual) == ("fail", "SIGKILL")
 
 
+def test_why_a_run_was_ended_or_never_began_is_said() -> None:
+    limit = with_attempt(
+        exit_code=None, reason="time limit", signal="SIGTERM", text="Ended by the limit of 3 s."
+    )
+    assert check(limit, "L0.exit").actual == "SIGTERM: Ended by the limit of 3 s."
+    never = with_attempt(exit_code=None, reason="not started", text="There is no frobnicate.")
+    result = check(never, "L0.exit")
+    assert result.summary == "it could not be started"
+    assert result.actual == "not started: There is no frobnicate."
+
+
 def test_a_run_that_was_stopped_says_nothing_about_the_code() -> None:
     assert check(with_attempt(exit_code=None, reason="stopped"), "L0.exit").state == "not run"
     assert check(with_attempt(exit_code=None, reason="cut off"), "L0.exit").state == "not run"
@@ -92,6 +103,7 @@ def test_a_run_that_prints_no_metric_fails_the_result() -> None:
     result = check(with_attempt(lines=("done",)), "L0.result")
     assert result.state == "fail"
     assert "test accuracy" in result.expected
+    assert "printed no test accuracy" in result.actual
 
 
 def test_a_pattern_that_is_none_is_not_run_with_its_error() -> None:

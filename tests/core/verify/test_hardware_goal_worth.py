@@ -183,7 +183,8 @@ def test_the_metric_is_held_to_the_reference_in_its_direction(
 
 def test_a_metric_that_is_nan_fails_and_a_reference_that_is_nan_is_no_yardstick() -> None:
     pattern = {"pattern": r"test accuracy: (\S+)"}
-    assert goal("0.95", "nan", **pattern).state == "fail"
+    found = goal("0.95", "nan", **pattern)
+    assert (found.state, found.summary[-18:]) == ("fail", "which is no number")
     assert goal("nan", "0.95", **pattern).state == "not run"
 
 
