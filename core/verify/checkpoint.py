@@ -104,8 +104,10 @@ def _not_taken_back(s: Subject) -> Verdict | None:
     if not s.run.ok_exit:
         return None
     mine, other = taken_back(s.reference), taken_back(s.run)
-    if not mine or other is None or other:
+    if not mine or other is None:
         return None
+    if other:
+        return _other_steps(s)
     what = f"weights are loaded into {mine[0]} after the last step"
     return judged(
         False,
@@ -113,6 +115,34 @@ def _not_taken_back(s: Subject) -> Verdict | None:
         expected=what,
         actual="no weights are loaded after the last step",
         reason="What is tested is what the training ended with, not what was saved.",
+    )
+
+
+def _other_steps(s: Subject) -> Verdict | None:
+    """The failure of a run that saves what it will test after other steps than the reference.
+
+    In the parity runs, whose evaluations are of the same weights: "the best so far" is the same
+    there. What is saved after the last of their steps may be cut off.
+    """
+    try:
+        runs = (s.parity_reference, s.parity)
+    except NotRun:
+        return None
+    steps = [
+        sorted({x.n for x in saves(run) if x.path and 0 < x.n < s.criteria.parity_steps})
+        for run in runs
+    ]
+    if steps[0] == steps[1] or not steps[0]:
+        return None
+    mine, other = (", ".join(map(str, found[:10])) or "none" for found in steps)
+    return judged(
+        False,
+        f"weights are saved after other parity steps than in the reference: {other} instead of "
+        f"{mine}",
+        expected=f"after steps {mine}",
+        actual=f"after steps {other}",
+        tolerance="equal",
+        reason="Saved weights are loaded again after the last step, so these would be others.",
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.body import JSON
 from core.verify.checkpoint import MAX_LOADS, _by_name, _saved
-from tests.core.verify.light import STEPS, results
+from tests.core.verify.light import STEPS, Change, K, results
 
 # The parity runs of these sessions start with norms 20, 10 and 0.5.
 TRAINED = {"embed.weight": 21.0, "head.weight": 10.5, "head.bias": 0.6}
@@ -146,3 +146,33 @@ def test_weights_that_the_reference_tests_are_loaded_here_too() -> None:
     assert verdict([saved(), loaded(STEPS - 1)], [saved()])[0] == "pass"
     many = [loaded(1) for _ in range(MAX_LOADS)]
     assert verdict(ours, [saved(), *many])[0] == "pass"  # later ones are not on record
+
+
+def at(*numbers: int) -> Change:
+    """Saves after these steps of the parity run."""
+
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        if len(steps) == K:
+            signals += [saved(n) for n in numbers]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "text"),
+    [
+        ((1, 2), (1, 2), ""),
+        ((1, 2), (1,), "weights are saved after other parity steps than in the reference: 1 inst"),
+        ((2,), (1, 2), "weights are saved after other parity steps than in the reference: 1, 2 in"),
+        ((2, K), (2,), ""),  # the run may have ended before it saved
+        ((), (2,), ""),
+    ],
+)
+def test_the_best_weights_are_saved_after_the_same_steps(
+    ours: tuple[int, ...], theirs: tuple[int, ...], text: str
+) -> None:
+    again = [saved(), loaded(STEPS)]
+    found = results(again, again, before=at(*ours), change=at(*theirs))["L3.checkpoint"]
+    assert (found.state, found.summary[: len(text)]) == ("fail" if text else "pass", text)
+    unread = results([saved()], [saved()], before=at(*ours), change=at(*theirs))["L3.checkpoint"]
+    assert unread.state == "pass"  # how often a run saves what it does not read is its own affair
