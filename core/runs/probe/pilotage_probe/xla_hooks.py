@@ -3,7 +3,7 @@
 import atexit
 import sys
 
-from . import asked, collectives, guard, process, steps, torch_hooks, world, wrapping
+from . import asked, collectives, finder, guard, process, steps, torch_hooks, world, wrapping
 from .xla_backend import XlaBackend
 
 
@@ -19,6 +19,8 @@ def install(torch_xla):
         torch_hooks.wrap_clips(sys.modules["torch"])
     with guard.reporting("hook sync"):
         _hook_sync(torch_xla)
+    with guard.reporting("hook scan"):
+        finder.watch("torch_xla.experimental.scan", _hook_scan)
     world.xla_loaded()
     with guard.reporting("hook xla reduce"):
         model = sys.modules.get("torch_xla.core.xla_model")
@@ -26,6 +28,14 @@ def install(torch_xla):
             collectives.install_xla(model)
     # torch_xla shuts its runtime down at exit; ours, registered later, runs before that.
     atexit.register(process.finish, "exit")
+
+
+def _hook_scan(module):
+    """``scan`` traces what it repeats with a backward pass of its own: that trains nothing.
+
+    A ``torch.nn.GRU`` is one on a device of torch_xla 2.9, in its first forward pass of each shape.
+    """
+    wrapping.wrap(module, "value_and_grad_partitioned", "B")  # one inside of it is not observed
 
 
 def _hook_sync(torch_xla):

@@ -21,3 +21,12 @@ def test_loops_on_a_device(python: str, mode: str, tmp_path: Path) -> None:
     assert bool(finish.own_compiles) == (mode == "parity")
     signatures = [s.signature for s in seen.steps("main")]
     assert all("C(0.05)" in str(s) and str(s).startswith("B B") for s in signatures[6:])
+
+
+def test_a_scan_traces_itself_and_that_trains_nothing(python: str, tmp_path: Path) -> None:
+    seen = run_loop(tmp_path, python, "xla_scan.py", "light", needs=("torch_xla",), env=ENV)
+    assert seen.code == 0, seen.err
+    signatures = [str(step.signature).split() for step in seen.steps("main")]
+    assert [events.count("B") for events in signatures] == [1, 1]
+    finish: FinishRecord = seen.finish
+    assert (finish.backwards, finish.eval_samples) == (2, 14)
