@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from math import inf
@@ -15,6 +16,7 @@ from core.config.sections import (
     Agent,
     Guard,
     Metric,
+    Parity,
     Prices,
     SessionConfig,
 )
@@ -78,8 +80,7 @@ def check(config: SessionConfig, source: Source) -> None:
             f"{' or '.join(p for p in PRECISIONS if p)}, or leave it out for what the reference "
             "computes in.",
         )
-    if config.parity.budget_mb < 1:
-        raise source.error("parity", "budget_mb", "budget_mb in [parity] has to be 1 or more.")
+    _check_parity(config.parity, source)
     _check_metric(config.metric, source)
     _check_prices(config.prices, source)
     _check_agent(config.agent, source)
@@ -134,6 +135,26 @@ def _check_command(section: str, command: str, env: Mapping[str, str], source: S
             raise source.error(
                 f"{section}.env", name, f"{name!r} in env of [{section}] is no variable name."
             )
+
+
+def _check_parity(parity: Parity, source: Source) -> None:
+    if parity.budget_mb < 1:
+        raise source.error("parity", "budget_mb", "budget_mb in [parity] has to be 1 or more.")
+    for old, new in parity.rename.items():
+        if not old.strip() or not new.strip() or "\0" in old + new:
+            raise source.error(
+                "parity.rename",
+                old,
+                f"{old!r} = {new!r} in rename of [parity] has to be a name in the reference and one "
+                "in the migrated code.",
+            )
+    if len(json.dumps(parity.rename)) >= MAX_COMMAND - 100:  # it travels in one variable
+        raise source.error(
+            "parity",
+            "rename",
+            f"rename in [parity] is longer than {MAX_COMMAND:,} bytes. Name modules, which stand for "
+            "all their parameters.",
+        )
 
 
 def _check_metric(metric: Metric, source: Source) -> None:
@@ -226,7 +247,8 @@ def _check_guard(guard: Guard, source: Source) -> None:
                 f"there is no kind of change {kind!r} to ask for. Kinds: all, {', '.join(KINDS)}.",
             )
     for glob in guard.protect:
-        if not glob.strip() or glob.startswith("/") or "\0" in glob:
+        inside = not glob.startswith("/") and ".." not in PurePosixPath(glob).parts
+        if not glob.strip() or not inside or "\0" in glob:
             raise source.error(
                 "guard",
                 "protect",

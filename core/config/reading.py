@@ -224,6 +224,9 @@ def _criteria(data: dict[str, Any], source: Source) -> dict[str, Any]:
             raise source.error(
                 "criteria", key, f"{key} in [criteria] can't be {_shown(value)}: it is no limit."
             )
+        if key == "parity_steps" and value == 0:
+            why = "parity_steps in [criteria] has to be 1 or more: with none nothing is compared."
+            raise source.error("criteria", key, why)
         try:
             Criteria.from_json({key: data[key]})
         except (PilotageError, TypeError, ValueError) as err:
