@@ -9,6 +9,7 @@ override, no line separator and no lone surrogate, so it is one line whatever it
 from __future__ import annotations
 
 import re
+import textwrap
 
 # ECMA-48: CSI (also its 8-bit form), strings that end in BEL or ST (OSC, DCS, SOS, PM, APC), and
 # the two- and three-byte escapes. An unterminated string keeps its text: swallowing it to the end
@@ -61,3 +62,20 @@ def clean_lines(text: str) -> list[str]:
 def clean_block(text: str) -> str:
     """``text`` with its newlines kept and every line cleaned."""
     return "\n".join(clean_lines(text))
+
+
+WIDTH = 80
+"""Columns of a report that is printed."""
+
+
+def hanging(begin: str, text: str, width: int = WIDTH) -> list[str]:
+    """``begin`` and ``text``, in lines of at most ``width``: those after the first are indented to
+    where the text begins. A word is never cut, so one that is too long stands out."""
+    return textwrap.wrap(
+        clean(text),
+        max(width, len(begin) + 20),
+        initial_indent=begin,
+        subsequent_indent=" " * len(begin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [begin]

@@ -26,7 +26,7 @@ from core.metric import higher_is_better
 from core.records_view import number, steps_done, table
 from core.state import SessionState
 from core.state_parts import Run, level_name
-from core.text import clean
+from core.text import WIDTH, clean, hanging
 from core.verify.subject import is_target_run
 
 SIGNS = {PASS: "✓", FAIL: "✗", NOT_RUN: "·", STALE: "~", WAIVED: "w"}
@@ -164,22 +164,23 @@ def _finite(value: float | None) -> float | str | None:
 # --- for people ------------------------------------------------------------------------------
 
 
-def describe(result: dict[str, Any]) -> str:
-    """The result as a table: each level, its checks, what differs first, the answer."""
+def describe(result: dict[str, Any], width: int = WIDTH) -> str:
+    """The result as a table of ``width`` columns: each level, its checks, what differs first, the
+    answer."""
     lines = [f"{result['title']} on {result['target']}", ""]
-    width = max(len(c["title"]) for c in result["checks"])
+    column = max(len(c["title"]) for c in result["checks"])
     for level in result["levels"]:
         lines.append(f"L{level['level']} {WORDS[level['state']]:<8} {level['question']}")
-        for check in result["checks"]:
-            if check["level"] == level["level"]:
-                lines += _rows(check, width, level["level"] > result["level_asked"])
+        beyond = level["level"] > result["level_asked"]
+        checks = [c for c in result["checks"] if c["level"] == level["level"]]
+        for group in _groups(checks, beyond):
+            lines += _rows(group, column, beyond, width)
     lines.append("")
     if result["findings"]:
         lines.append("findings")
-        lines += [
-            f"   ! {f['category']} {'silent ' if f['silent'] else ''}{f['title']}"
-            for f in result["findings"]
-        ]
+        for f in result["findings"]:
+            begin = f"   ! {f['category']} {'silent ' if f['silent'] else ''}"
+            lines += hanging(begin, f["title"], width)
         lines.append("")
     answer = "holds" if result["holds"] else "does not hold"
     lines.append(
@@ -192,17 +193,36 @@ def describe(result: dict[str, Any]) -> str:
     return "\n".join(clean(line).rstrip() for line in lines)
 
 
-def _rows(check: dict[str, Any], width: int, beyond: bool) -> list[str]:
-    state = check["state"]
-    words = check["summary"] if state in (PASS, FAIL) else check["reason"] or check["summary"]
-    if state == NOT_RUN and beyond:
-        words = "not run: beyond the level asked for" if not check["reason"] else words
+def _groups(checks: list[dict[str, Any]], beyond: bool) -> list[list[dict[str, Any]]]:
+    """The checks in their order; those that are not run for one and the same reason together."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for check in checks:
+        key = _words(check, beyond) if check["state"] == NOT_RUN else check["id"]
+        found.setdefault(key, []).append(check)
+    return [*found.values()]
+
+
+def _words(check: dict[str, Any], beyond: bool) -> str:
+    if check["state"] in (PASS, FAIL):
+        return str(check["summary"])
+    if check["state"] == NOT_RUN and beyond and not check["reason"]:
+        return "not run: beyond the level asked for"
+    return str(check["reason"] or check["summary"])
+
+
+def _rows(group: list[dict[str, Any]], column: int, beyond: bool, width: int) -> list[str]:
+    check = group[0]
+    state, words = check["state"], _words(check, beyond)
+    title = check["title"] if len(group) == 1 else f"{len(group)} checks"
     category = check["category"] if state == FAIL else ""
-    rows = [f"   {SIGNS[state]} {check['title']:<{width}}  {category:<2}  {words}"]
+    rows = hanging(f"   {SIGNS[state]} {title:<{column}}  {category:<2}  ", words, width)
+    margin = f"     {'':<{column}}      "
+    if len(group) > 1:
+        rows += hanging(margin, f"({', '.join(c['title'] for c in group)})", width)
     if state == FAIL:
         for name in ("expected", "actual", "tolerance"):
             if check[name]:
-                rows.append(f"     {'':<{width}}      {name:<9} {check[name]}")
+                rows += hanging(f"{margin}{name:<9} ", check[name], width)
         if check["reason"] and check["reason"] != check["summary"]:
-            rows.append(f"     {'':<{width}}      {check['reason']}")
+            rows += hanging(margin, check["reason"], width)
     return rows

@@ -171,7 +171,10 @@ def _teller(journal: Journal, say: Say) -> Callable[[Event], None]:
         if run is None:
             return
         what = run.started.purpose + (f" of the {run.started.of}" if run.started.of else "")
-        if isinstance(event.body, ev.RunStarted):
+        if run.started.bundle:
+            if isinstance(event.body, ev.RunStarted):
+                say(f"run #{run.number}: {what}, from the bundle: {run.started.command}")
+        elif isinstance(event.body, ev.RunStarted):
             say(f"run #{run.number}: {what}: {run.started.command}")
         elif isinstance(event.body, ev.RunEnded):
             end = event.body

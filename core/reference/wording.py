@@ -9,7 +9,7 @@ from core.body import JSON
 from core.reference.comparing import variation
 from core.reference.manifest import Manifest, RunFacts
 from core.reference.opening import Bundle
-from core.text import clean
+from core.text import clean, hanging
 
 TOLD = ("torch", "torch_xla", "numpy", "transformers", "accelerate", "lightning", "datasets")
 """Packages that are named in a summary; ``--json`` has all of them."""
@@ -90,7 +90,7 @@ def describe(data: JSON) -> str:
     changed = ", with changes that are not in it" if project["dirty"] else ""
     rows = [
         ("bundle", f"{data['path']}, {megabytes(data['bytes'])}, format {data['format']}"),
-        ("", f"sha256 {data['sha256']}"),
+        ("sha256", data["sha256"]),
         ("made", f"{data['made']} by Pilotage {data['pilotage']}"),
         ("project", project["title"]),
         ("", f"commit {project['commit'][:12]}{changed}" if project["commit"] else ""),
@@ -104,9 +104,9 @@ def describe(data: JSON) -> str:
         ("precision", data["precision"]),
         ("seeds", _seeds(data)),
     ]
-    lines = [f"{name:<10} {text}" for name, text in rows if text]
     if data["time"]:
-        lines.append(f"{'time':<10} no measure of time or dollars: {data['time']}")
+        rows.append(("time", f"no measure of time or dollars: {data['time']}"))
+    lines = [line for name, text in rows if text for line in hanging(f"{name:<10} ", text)]
     lines += ["", "runs", *_run_rows(data)]
     lines += ["", "tensors", *_capture_rows(data)]
     return "\n".join(clean(line).rstrip() for line in lines)
@@ -131,31 +131,34 @@ def _run_rows(data: JSON) -> list[str]:
     lines = []
     for run in data["runs"]:
         what = title(run["purpose"], run["of"], run["seed"])
-        text = (
-            f"   {run['n']:>2}  {what:<58} {run['steps']:>6} steps  {run['seconds'] / 60:>7.2f} min"
-        )
         if run["metric"] is not None:
-            text += f"  {data['metric_name']} {run['metric']:g}"
-        lines.append(text)
+            what += f": {data['metric_name']} {run['metric']:g}"
+        begin = f"   {run['n']:>2} {run['steps']:>7} steps {run['seconds'] / 60:>8.2f} min  "
+        lines += hanging(begin, what)
     return lines
 
 
 def _capture_rows(data: JSON) -> list[str]:
-    lines = [
-        f"   run {c['run']} rank {c['rank']}: {c['weights']} weights, {c['batches']} batches, outputs "
-        f"of {c['modules']} modules, {c['gradients']} gradients; {sum(c['sketched'].values())} tensors sampled; "
-        f"{c['steps']} steps, {c['precision'] or 'own precision'}, {megabytes(c['bytes'])} of "
-        f"{data['budget_mb']} MiB"
-        for c in data["capture"]
-    ]
-    lines += [f"      {c['why']}" for c in data["capture"] if c["why"]]
+    lines = []
+    for c in data["capture"]:
+        sampled = sum(c["sketched"].values())
+        kept = f"a sample of {sampled} of them" if sampled else "all of them whole"
+        lines += hanging(
+            f"   run {c['run']} rank {c['rank']}: ",
+            f"{c['weights']} weights, {c['batches']} batches, outputs of {c['modules']} modules, "
+            f"{c['gradients']} gradients, {kept}; {c['precision'] or 'own precision'}, "
+            f"{megabytes(c['bytes'])} (the budget was {data['budget_mb']} MiB)",
+        )
+        if c["why"]:
+            lines += hanging("      ", c["why"])
     if data["parity"]:
-        lines.append(f"   {data['parity']}")
+        lines += hanging("   ", data["parity"])
     own = data["variation"]
     if own["repeats"]:
-        lines.append(
-            f"   its own variation, {own['repeats']} repeats: forward {_error(own['forward'])}, "
-            f"gradients {_error(own['gradients'])} (largest relative L2)"
+        lines += hanging(
+            "   ",
+            f"its own variation, {own['repeats']} repeats: forward {_error(own['forward'])}, "
+            f"gradients {_error(own['gradients'])} (largest relative L2)",
         )
     return lines
 

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from core.config import load
 from core.errors import PilotageError
 from core.recorder.verifying import replace_files
+from core.verification import describe
 from pilotage import cli
 
 #: Trains three layers on the CPU; the norm of its gradients is far above the limit.
@@ -110,6 +111,12 @@ def test_an_attempt_that_fails_still_gives_the_whole_object(tmp_path: Path, home
     assert (result["measured"], result["first"]) == (-1, "L0.exit")
     assert checks["L0.exit"]["actual"] == "exit 3"
     assert "no parity run was made" in checks["L1.forward"]["reason"]
+    text = describe(result)
+    assert max(map(len, text.splitlines())) <= 80
+    # One reason of many checks is said once, and every check is still named.
+    assert text.count("what does not run is not") == 2  # in L1 and in L2
+    for check in result["checks"]:
+        assert check["title"].split()[0] in text
     assert not home.exists()
 
 
