@@ -133,7 +133,7 @@ class RuntimeMissing(ErrorDetector):
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|(?:[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Cc]annot) (?:find|open|load|locate) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
-        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
+        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|not implemented for XRT|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
         r"|KeyError: '(?:COLAB_TPU_ADDR|(?:CLOUD_)?TPU_\w+|XRT_\w+|PJRT_\w+|NEURON_\w+)'|(?:Expected|expected) \d+ worker addresses|[Nn]euron (?:driver|runtime)\b.{0,40}(?:not|can't|cannot|version|old)|maintenance event"
     )
     TITLE = "the TPU runtime can't be started"
@@ -177,7 +177,7 @@ class CudaAssumed(ErrorDetector):
     NAME, CATEGORY = "cuda_assumed", "C2"
     SOURCE = "torch's own messages where CUDA is not compiled in or no driver is found"
     PATTERN = (
-        r"Torch not compiled with CUDA|torch\._C' has no attribute '_cuda|[Ee]xpected (?:object of )?device (?:type )?\S{1,12} but got|bad device: found|Unsupported nprocs|before calling xmp\.spawn"
+        r"Torch not compiled with CUDA|torch\._C' has no attribute '_cuda|[Ee]xpected (?:object of )?device (?:type )?\S{1,12} but got|bad device: found|\bis on (?:CPU|cpu|xla\S*),? but expected|Unsupported nprocs|before calling xmp\.spawn"
         r"|NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
         r"|CUDA (?:driver|error|unknown error|is not available|is required|must be available|device|version|initialization|not available|support)"
         r"|libcuda|NCCL|nccl|nvidia-smi|NVML|nvmlInit|cudnn|cuDNN|cublas|CUBLAS"
@@ -271,6 +271,23 @@ class WrongDtype(ErrorDetector):
 
 
 @detector
+class ShapesApart(ErrorDetector):
+    """Operands whose shapes do not fit the operator."""
+
+    NAME, CATEGORY = "shape_error", "C5"
+    SOURCE = "torch's and XLA's messages on shapes that an operator does not take"
+    PATTERN = (
+        r"Slice dim size|dynamic slice dimension|is invalid for input of size"
+        r"|[Rr]educe dimension|INVALID_ARGUMENT: .{0,60}\b(?:dimension|shape|operand|broadcast|concat\w*|reduce|slice)"
+    )
+    TITLE = "shapes do not fit the operator"
+    NEXT = (
+        "Print the shapes at the place named on the CPU and on the device: a shape that depends on "
+        "values, or a last batch that is smaller, differs."
+    )
+
+
+@detector
 class TracingFailed(ErrorDetector):
     """Python asked for a value while the graph was being traced, or used a freed one."""
 
@@ -279,7 +296,7 @@ class TracingFailed(ErrorDetector):
     PATTERN = (
         r"Concretization|TracerBool|TracerArray|TracerInteger|NonConcreteBoolean|UnexpectedTracer|leaked tracer"
         r"|GuardOnDataDependent|Could not guard on|[Dd]ata[- ]dependent|torch\._dynamo\.exc|_dynamo.{0,60}Unsupported"
-        r"|RecursionError.{0,80}(?:trac|graph|lower)|(?:HloModule|Hlo|graph|Graph)\w*.{0,40}exceed|exceeded maximum protobuf size|deleted or donated|buffer has been (?:deleted|donated)|[Dd]ynamic (?:shape|dimension)s? .{0,60}(?:not|un)|recompil"
+        r"|RecursionError.{0,80}(?:trac|graph|lower)|(?:HloModule|Hlo|graph|Graph)\w*.{0,40}exceed|exceeded maximum protobuf size|deleted or donated|buffer has been (?:deleted|donated)|[Dd]ynamic (?:shape|dimension)s? .{0,60}(?:not|un)|recompil|Cannot convert symbols"
     )
     TITLE = "the graph can't be traced"
     NEXT = (
@@ -322,7 +339,7 @@ class LibraryError(ErrorDetector):
         r"MisconfigurationException|accelerate.{0,60}(?:not|un)|(?:FSDP|DDP|DistributedDataParallel|FullyShardedDataParallel|DeepSpeed)"
         r"|[Ff]ailed to meet rendezvous|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
         r"|AttributeError: '\w*(?:FullySharded|DistributedDataParallel|DataParallel|DeviceLoader|ParallelLoader|Accelerat|Trainer|Strategy|Plugin|Sampler|DataLoader|Scheduler|Optimizer)\w*' object has no attribute"
-        r"|DistributedSampler|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
+        r"|DistributedSampler|finished reduction in the prior iteration|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
     )
     TITLE = "a training library does not take this setting on the device"
     NEXT = "Read the library's TPU page for the setting named; change the call, not the model."
@@ -339,6 +356,6 @@ class UnknownError(ErrorDetector):
 
 KINDS[:] = [
     VmemExhausted, HbmExhausted, HostExhausted, OutOfMemory, ChipHeld, ImportFailed, RuntimeMissing,
-    RestoreFailed, CudaAssumed, NotLowered, WrongDtype, TracingFailed, LazyError, NotANumber,
+    RestoreFailed, CudaAssumed, NotLowered, WrongDtype, TracingFailed, ShapesApart, LazyError, NotANumber,
     ValuesApart, LibraryError, UnknownError,
 ]  # fmt: skip

@@ -203,7 +203,7 @@ _OF_A_MODEL_FILE = re.compile(r"(?:^|/)(?:adapter_model|pytorch_model|model|diff
 _SHARDS = re.compile(r"\b(\d{1,5}) ?(?:/|of|out of) ?(\d{1,5}) (?:\w+ )?shards?\b(?: files?)?(?: (?:were|are|was))? (?:found|written|saved|present|on disk|exist)", re.I)  # fmt: skip
 _NO_NUMBERS = re.compile(r"tensor\(\[\]|(?:size|Size)\(\[0\]\)")
 _OF_A_STATE = re.compile(r"(?:state|ckpt|checkpoint).{0,120}\.(?:weight|bias)\b|\.(?:weight|bias)\b.{0,80}(?:tensor\(\[\]|Size\(\[0)")  # fmt: skip
-_FEW_BYTES = re.compile(r"\b(?:adapter_model|pytorch_model|model)\.(?:safetensors|bin)\b\W{0,3}(?:is|has|:)?\W{0,3}(?<!\d)\d{1,4} bytes\b", re.I)  # fmt: skip
+_FEW_BYTES = re.compile(r"\b(?:adapter_model|pytorch_model|model|optimizer)\.(?:safetensors|bin|pt)\b\W{0,3}(?:is|has|:)?\W{0,3}(?<!\d)\d{1,4} bytes\b", re.I)  # fmt: skip
 TINY = 10_000
 
 
@@ -303,6 +303,12 @@ class CheckpointTooSmall(OutputDetector):
             if "expected" in text[:at].lower() and not _EXPECTED.search(between):
                 size, other = other, size
             elif not _EXPECTED.search(between) and not re.fullmatch(r"\S{1,12} ?/ ?", between):
+                if (
+                    log.excerpt
+                    and re.fullmatch(r"\S{1,8} ?\S{0,3} ?\(", between)
+                    and 10 * size < other
+                ):
+                    return [line]  # 1.2 KB (33 MB on the GPU)
                 continue
             if size < 0.9 * other:
                 return [line]

@@ -55,7 +55,8 @@ class ClipWithoutEffect(OutputDetector):
         limit = max(limits)
         sides = [(row, s) for row in log.rows if row.line.no in words and (s := _sides(row))]
         beyond = [row for row, (_, after) in sides if after > limit * (1 + BEYOND)]
-        if len(beyond) < LEAST or len(beyond) < len(sides):
+        least = 1 if log.excerpt else LEAST
+        if len(beyond) < least or len(beyond) < len(sides):
             return None
         evidence, at = quote(beyond)
         return Sighting(

@@ -26,11 +26,11 @@ LINE_CHARS, NUMBERS = 600, 24
 _SIDES: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = tuple(
     (name, re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE))
     for name, a, b in (
-        ("device", r"\b(?:cpu|gpu|cuda|v100|a100|h100|p100|t4)\b", r"\b(?:tpu|xla|torch_xla|neuron|trn1|trainium)\b"),
+        ("device", r"\b(?:cpu|host|gpu|cuda|v100|a100|h100|p100|t4)\b", r"\b(?:tpu|xla|torch_xla|neuron|trn1|trainium)\b"),
         ("precision", r"\b(?:float32|fp32|f32|full precision)\b", r"\b(?:bf16|bfloat16|fp16|float16|XLA_USE_BF16)\b|XLA_USE_BF16"),
         ("load", r"\b(?:before|at|when) (?:sav|load|reload|restor|resum|restart)\w*|\bpre-?(?:save|load)", r"\b(?:after (?:re)?(?:load|stor|sum|start)\w*|after (?:re)?sav\w*|(?:re)?loaded|restored|resumed)\b"),
-        ("move", r"\b(?:count )?before (?:the )?(?:mov|\.?to\b)\w*|\bcount before\b|\bcpu\b", r"\bafter (?:the )?(?:mov|\.?to\b)\w*|\bcount after\b|\b(?:xla|tpu)\b"),
-        ("read", r"\b(?:without|no)\b.{0,24}(?:print|log|item|read)|\b(?:every|each) [1-9]\d+ steps|\blogging_steps ?= ?[1-9]\d+", r"\bwith\b.{0,24}(?:print|log|item|read)|\b(?:item\(\)|print\w*|log\w*|read)\b.{0,16}\b(?:each|every) (?:step|batch)|\blogging_steps ?= ?1\b(?!\d)"),
+        ("move", r"\b(?:count )?before (?:the )?(?:mov|\.?to\b)\w*|\bcount before\b|\bcpu\b|\bhost\b", r"\bafter (?:the )?(?:mov|\.?to\b)\w*|\bcount after\b|\b(?:xla|tpu)\b"),
+        ("read", r"\b(?:without|no)\b.{0,24}(?:print|log|item|read)|\bwithout\b|\b(?:every|each) [1-9]\d+ steps|\blogging_steps ?= ?[1-9]\d+", r"\bwith\b.{0,24}(?:print|log|item|read)|\b(?:item\(\)|print\w*|log\w*|read)\b.{0,16}\b(?:each|every) (?:step|batch)|\blogging_steps ?= ?1\b(?!\d)"),
         ("tie", r"\b(?:wte|embed\w*|tok_emb\w*|shared|encoder)\.", r"\b(?:lm_head|decoder|head|output)\."),
         ("average", r"^\W*(?:test|val\w*|eval\w*)\b", r"\bEMA\b"),
     )
@@ -45,6 +45,7 @@ _COUNT = re.compile(
 _VALUE = re.compile(r"\b(?:logits?|outputs?|preds?|sum|mean|norm|grads?|weights?|tensor|reward|score|value)\b|\[\d", re.I)  # fmt: skip
 _WHERE = re.compile(r"(?:^|\W)(?:step|steps|epoch|epochs|iter\w*|batch|size|seed|version|rank|lr|learning rate|wd|x|run|fold)$", re.I)  # fmt: skip
 _OTHER = re.compile(r"\b(?:batch size|bs|lr|time limit|threads|workers|elapsed|eta)\b", re.I)
+_AFTER_LOAD = re.compile(r"^\W*after (?:re)?(?:load|stor|resum)\w*", re.IGNORECASE)
 _LOAD_LINE = re.compile(r"^\W*(?:#|\()?\W*(?:then )?(?:\w+ )?(?:load(?:ed|ing)?|reload\w*|restor\w+|resum\w+|restart\w*|sav(?:ed|ing)(?: and|,| \+)? ?(?:re)?load\w*)\b", re.I)  # fmt: skip
 
 
@@ -125,7 +126,7 @@ class SidesApart(OutputDetector):
         for line in log.lines:
             if len(line.text) > LINE_CHARS:
                 continue
-            loaded = loaded or bool(_LOAD_LINE.match(line.text))
+            loaded = loaded or bool(_LOAD_LINE.match(line.text) or _AFTER_LOAD.match(line.text))
             for f in fields(line.text)[:NUMBERS]:
                 kind = _kind(line.text, f)
                 if not kind or not math.isfinite(f.value):
@@ -137,7 +138,7 @@ class SidesApart(OutputDetector):
                     if axis == "precision" or side not in beside:
                         beside[side] = item  # of two lists of losses the last ones
                 held = str(_HELD_OUT.search(line.text[: f.pos]) is None)
-                if loaded:
+                if loaded and not _EARLIER.search(line.text[: f.pos]):
                     last[kind, held].setdefault(1, item)
                 else:
                     last[kind, held][0] = item
@@ -151,6 +152,8 @@ class SidesApart(OutputDetector):
                 return verdict, [sides[0].line, sides[1].line]
         for (kind, _), sides in last.items():
             slow = kind in ("s", "it/s")  # told by StepsSlowDown, which knows warm-ups
+            if len(sides) == 2 and kind == "value" and _weights_apart(sides[0], sides[1]):
+                return _VERDICTS["load", "quality"], [sides[0].line, sides[1].line]
             if len(sides) == 2 and not slow and _worse(kind, sides[0].value, sides[1].value):
                 return _VERDICTS["load", "quality"], [sides[0].line, sides[1].line]
         most = max(by_chips, default=0)
@@ -194,7 +197,11 @@ def _kind(text: str, f: Field) -> str:
         return "loss"
     if is_score(f.key) or re.search(r"\b(?:acc\w*|f1|bleu|auc|top-?1|map|rouge\w*)\b[^a-z]{0,12}(?:\w+[^a-z\d]{0,6}){0,2}$", before, re.I):  # fmt: skip
         return "score"
-    if f.value >= 20 and f.text.isdigit() and re.search(r"\bcount\b[^\d]{0,24}$", before, re.I):
+    if (
+        f.value >= 20
+        and f.text.isdigit()
+        and re.search(r"(?:\bcount\b|\blen\()[^\d]{0,48}$", before, re.I)
+    ):
         return "count" if re.search(r"param|tensor|weight|embed|lm_head", text, re.I) else ""
     if f.value >= 1000 or f.unit in ("M", "B", "K"):
         named = _COUNT.search(text) and (f.unit in ("M", "B", "K", "m", "b") or f.value >= 10_000)
@@ -205,6 +212,9 @@ def _kind(text: str, f: Field) -> str:
 
 
 _WAS = re.compile(r"\(?\b(?:was|before|previously|instead of|vs\.?)\b\W{1,3}(?:it was )?")
+_EARLIER = re.compile(
+    r"\bbefore (?:the )?(?:restart|sav|load|resum|reload)\w*|\bwhen saved\b", re.I
+)
 _LOADED = re.compile(r"\b(?:load|resum|restor|restart|reload)\w*", re.IGNORECASE)
 
 
@@ -235,24 +245,38 @@ def _worse(kind: str, before: float, after: float) -> str:
     return "quality" if kind == "score" and after < 0.8 * before else ""
 
 
+_OF_WEIGHTS = re.compile(r"state_dict|\.weight\b|\.bias\b|\bweights?\b", re.IGNORECASE)
+
+
+def _weights_apart(a: _Seen, b: _Seen) -> bool:
+    """Whether one weight is another one after a load; of other numbers that says nothing."""
+    named = all(_OF_WEIGHTS.search(x.line.text) for x in (a, b))
+    return named and abs(a.value - b.value) > APART * max(abs(a.value), abs(b.value), 1e-3)
+
+
 def _sides(text: str, f: Field) -> list[tuple[str, int]]:
-    """The sides that a number is of: the nearest word before it, else the one behind it."""
+    """The sides that a number is of.
+
+    Of the words in its own clause those before it count first, then those behind it; of what
+    stands before the clause the last.
+    """
     found = []
+    start = max((m.end() for m in _CLAUSE.finditer(text, 0, f.pos)), default=0)
+    end = m.start() if (m := _CLAUSE.search(text, f.pos + len(f.text))) else len(text)
     for axis, first, second in _SIDES:
-        head, tail = text[: f.pos], text[f.pos :]
-        tail = tail[: m.start()] if (m := re.search(r"[,;|](?=.*\d)", tail)) else tail
-        best = [
-            (max((m.end() for m in p.finditer(head)), default=-1), side)
-            for side, p in enumerate((first, second))
-        ]
-        close = re.match(r"\S{1,16}\s?\(([^()]{1,24})\)", text[f.pos :])
-        if close and any(p.search(close[1]) for p in (first, second)):
-            found.append((axis, 0 if first.search(close[1]) else 1))
-        elif max(best)[0] >= 0:
-            found.append((axis, max(best)[1]))
-        elif any(p.search(tail) for p in (first, second)):
-            found.append((axis, 0 if first.search(tail) else 1))
+        spots = sorted(
+            (m.start(), side) for side, p in enumerate((first, second)) for m in p.finditer(text)
+        )
+        own = [x for x in spots if start <= x[0] < f.pos]
+        behind = [x for x in spots if f.pos < x[0] < end]
+        before = [x for x in spots if x[0] < start]
+        near = own[-1:] or behind[:1] or before[-1:]
+        found += [(axis, side) for _, side in near]
     return found
+
+
+#: What parts two statements of one line; a comma inside a number is none.
+_CLAUSE = re.compile(r"[;|]|,(?!\d)|\s/\s")
 
 
 def _judge(axis: str, kind: str, a: _Seen, b: _Seen) -> _Verdict | None:

@@ -22,6 +22,7 @@ _DATASET = re.compile(
     re.IGNORECASE,
 )
 _PART = re.compile(r"\b(?:over|on|from) (\d[\d,]*) (?:of|out of) (\d[\d,]*) (?:samples|examples|images|sentences|items|rows|questions)\b", re.I)  # fmt: skip
+_SLASHED = re.compile(r"\b(?:samples|examples|images|n)\s?[=:]\s?(\d[\d,]*) ?/ ?(\d[\d,]*)\b", re.I)
 _SET_OF = re.compile(r"\b(?:on|over|from) (\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,24}?\b(?:test|val\w*|dev|eval\w*|data) ?set\W{1,4}(?:\w+ )?(\d[\d,]*)", re.I)  # fmt: skip
 _OF_WHOLE = re.compile(r"\b(?:acc\w*|f1|top-?1)\W{1,3}(\d{1,3}\.\d{1,8}) ?%?\W{1,3}(\d[\d,]{0,10}) ?(?:of|out of|/) ?(\d[\d,]{0,10}) (?:samples|examples|images|sentences|items)", re.I)  # fmt: skip
 _SHARE = re.compile(r"\b(?:on|of|over|in) (?:all )?(\d[\d,]*) (?:\w+ )?(?:samples|examples|images|sentences|items|rows|questions)\b.{0,40}?\b\d[\d,]* ?(?:/|of|out of) ?(\d[\d,]*)\b", re.I)  # fmt: skip
@@ -81,6 +82,8 @@ class SamplesEvaluated(OutputDetector):
                     c is not None or re.search(r"val|eval|test|dev|expected", text, re.I)
                 ):
                     whole = (n, line)
+            if (m := _SLASHED.search(text)) and _about_evaluation(text):
+                pairs.append((_int(m[1]), _int(m[2]), [line]))
             part = _PART.search(text)
             if part and _about_evaluation(text):
                 pairs.append((_int(part[1]), _int(part[2]), [line]))

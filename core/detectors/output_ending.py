@@ -39,7 +39,7 @@ _STATUS = re.compile(
     r"\b(?:RESOURCE_EXHAUSTED|UNIMPLEMENTED|INVALID_ARGUMENT|FAILED_PRECONDITION|INTERNAL|"
     r"DEADLINE_EXCEEDED|UNAVAILABLE|ABORTED|DATA_LOSS|PERMISSION_DENIED|UNKNOWN)\b: "
     r"|\b(?:Resource exhausted|Invalid argument|Unimplemented|Failed precondition): "
-    r"|Ran out of memory in memory space|Allocation failure: |Attempting to (?:allocate|reserve) \d[\d.]*[KMG]|[Ee]xceeded (?:scoped )?\w+ (?:capacity|limit)|compile permanent error"
+    r"|Ran out of memory in memory space|Allocation failure: |Program hbm requirement \d|Attempting to (?:allocate|reserve) \d[\d.]*[KMG]|[Ee]xceeded (?:scoped )?\w+ (?:capacity|limit)|compile permanent error"
     r"|CUDA out of memory\.|NRT_RESOURCE|NRT_EXEC|nrt_\w+ failed|NCC_[A-Z0-9]+"
 )
 _FATAL = re.compile(

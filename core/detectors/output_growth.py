@@ -9,7 +9,7 @@ import statistics
 from functools import lru_cache
 
 from core.detectors.base import MIN_STEPS, OutputDetector, Sighting, detector
-from core.detectors.output_fields import Field, number
+from core.detectors.output_fields import Field, number, sizes
 from core.detectors.output_look import Line, LogLook, Row, in_order, quote
 from core.detectors.output_series import series
 
@@ -314,6 +314,7 @@ def _seconds(row: Row, field: Field) -> float | None:
 
 _MEMORY = re.compile(r"\b(?:rss|memory|mem|ram|vmrss|maxrss|resident)\b")
 _OTHER_MEMORY = re.compile(r"\b(?:gpu|hbm|cuda|device|vram|alloc\w*|reserved|peak|max|limit|total|available|avail|free|swap|shared|cached|buffers?|budget|saved|needed|required|per|bandwidth|cache)\b")  # fmt: skip
+_OF_STEPS = re.compile(r"\b(?:step|epoch|iter\w*|batch)s?\b", re.IGNORECASE)
 _FACTOR = {"b": 2.0**-20, "bytes": 2.0**-20, "k": 2.0**-10, "m": 1.0, "g": 2.0**10, "t": 2.0**20}
 
 
@@ -335,6 +336,8 @@ class MemoryGrows(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
+        if listed := self._listed(log):
+            return self._say(listed, "")
         killed = bool(log.having(*_KILL_WORDS)) and log.ending.kind == "killed"
         for found in series(log, _is_memory, 3 if killed or log.excerpt else 4, None if log.excerpt else _has_size):  # fmt: skip
             shares = all(r.field.unit == "%" for r in found.readings)
@@ -353,17 +356,39 @@ class MemoryGrows(OutputDetector):
             lines = [r.row.line for r in shown]
             if killed:
                 lines += [log.lines[i] for i in log.ending.lines]
-            evidence, at = quote(lines)
-            return Sighting(
-                "host memory grows from step to step"
-                + (" until the kernel kills the run" if killed else ""),
-                evidence,
-                "Call torch_xla.sync() once a step, and keep no lazy tensors across steps (sum "
-                "losses as floats read every few steps).",
-                threshold="doubled, and growing in both halves",
-                at=at,
-            )
+            return self._say(lines, " until the kernel kills the run" if killed else "")
         return None
+
+    @staticmethod
+    def _say(lines: list[Line], more: str) -> Sighting:
+        evidence, at = quote(lines)
+        return Sighting(
+            "host memory grows from step to step" + more,
+            evidence,
+            "Call torch_xla.sync() once a step, and keep no lazy tensors across steps (sum "
+            "losses as floats read every few steps).",
+            threshold="doubled, and growing in both halves",
+            at=at,
+        )
+
+    @staticmethod
+    def _listed(log: LogLook) -> list[Line]:
+        """Of an excerpt: sizes of steps or epochs, in one line or in several, that only rise."""
+        found: list[tuple[float, Line]] = []
+        for line in log.having("rss", "ram", "mem") if log.excerpt else ():
+            if _MEMORY.search(line.text.lower()) and not _OTHER_MEMORY.search(line.text.lower()):
+                got = sizes(line.text)
+                if len(got) >= 3 or (got and _OF_STEPS.search(line.text)):
+                    found += [(size, line) for size, _, _ in got]
+            if len(found) >= 3 and len({x.no for _, x in found}) == 1:
+                break  # of several lists the first one that grows
+        values = [v for v, _ in found]
+        rises = all(b > a for a, b in itertools.pairwise(values))
+        if len(values) < 3 or not rises or values[-1] < 1.35 * values[0] or values[-1] < 4e9:
+            return []
+        if values[-1] - values[-2] < 0.3 * (values[1] - values[0]):
+            return []  # it settles
+        return list(dict.fromkeys(x for _, x in found))
 
     @staticmethod
     def _grows(values: list[float], known_unit: bool) -> bool:

@@ -16,7 +16,7 @@ from core.detectors.output_rates import Found, evidence_of, frequent, rate_of
 from core.detectors.output_series import series
 
 _EACH_STEP = re.compile(r"(?:_local_scalar_dense|transfers?\b|\.item\(\)|host reads?|host syncs?|device[- ]to[- ]host\w*).{0,40}?(\d{1,6}(?:\.\d+)?) ?(?:times |x |transfers )?(?:per|each|every|/|a) ?(?:train\w* )?step", re.I)  # fmt: skip
-_READS_OVER = re.compile(r"(?:_local_scalar_dense|TransferFrom\w+)\D{1,24}(\d{1,9})\W{1,4}(?:(?:in|over|after|at|during) )?(?:step )?(\d{1,9})(?: steps)?\b", re.I)  # fmt: skip
+_READS_OVER = re.compile(r"(?:_local_scalar_dense|Transfer(?:From|To)\w+)\D{1,24}(\d{1,9})\W{1,4}(?:(?:in|over|after|at|during) )?(?:step )?(\d{1,9})(?: steps)?\b", re.I)  # fmt: skip
 _READ = re.compile(r"\b(?:transfers? (?:from|to) (?:device|host|server)|device[- ]to[- ]host|d2h|host reads?|host syncs?|local scalar dense|item calls)\b")  # fmt: skip
 
 
@@ -60,6 +60,11 @@ class ReadsEachStep(OutputDetector):
         if reads and not xla.steps and calls >= MIN_STEPS:
             if (reads[1].value or 0) > MAX_RATE * calls:
                 return [(reads[0], f"{reads[1].text} (in {calls} mark_step calls)")]
+        dynamic = [c for _, c in xla.counters.values() if c.fallback and c.value]
+        if reads and dynamic and all(DYNAMIC.match(c.name) for c in dynamic):
+            calls = sum(c.value or 0 for c in dynamic)
+            if (reads[1].value or 0) >= max(calls, MANY_READS):  # each call reads its result's size
+                return [(reads[0], reads[1].text)]
         for line in log.having("step"):
             over = _READS_OVER.search(line.text)
             if over and int(over[2]) >= MIN_STEPS and int(over[1]) > MAX_RATE * int(over[2]):
@@ -91,7 +96,7 @@ class ReadsEachStep(OutputDetector):
 
 
 _FALLS = re.compile(
-    r"(aten::\w[\w.]*)\S{0,3} .{0,80}(?:f(?:all(?:s|ing)?|ell) ?back|not (?:currently )?(?:supported|lowered|implemented)).{0,80}(?:CPU|cpu|host)"
+    r"(aten::\w[\w.]*)\S{0,3} .{0,80}(?:f(?:all(?:s|ing)?|ell) ?back|not (?:currently )?(?:supported|lowered|implemented)|executed|runs?|running|computed).{0,80}(?:CPU|cpu|host)"
     r"|(?:f(?:all(?:s|ing)?|ell) ?back|fallback(?: ops?)?|not lowered|unlowered)\b.{0,80}?(aten::\w[\w.]*)"
     r"|['\"](aten::\w[\w.]*)['\"]\s?:\s?[1-9]\d*|\b(aten::\w[\w.]*)(?:\s*[:=]\s*|\s+)[1-9]\d*\b",
     re.IGNORECASE,
@@ -159,6 +164,8 @@ def reads_explained(log: LogLook) -> bool:
     return max(rates, default=0.0) <= MAX_READS_EXPLAINED
 
 
+#: Reads that are none of a warm-up, where no number of steps is said. Ours.
+MANY_READS = 1000
 #: Reads a step that operators on the host explain. Ours, between the public cases: 3.9 a step
 #: with one such operator (pytorch/xla#3080), 211 where batches are read (#6015).
 MAX_READS_EXPLAINED = 100.0

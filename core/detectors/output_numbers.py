@@ -27,6 +27,7 @@ _SAID = re.compile(
     r".{0,24}\b(?:is|are|was|became|becomes|contains?|has|have|=|turned|went)\s+(?:all |to )?[-+]?"
     r"(?:nan|NaN|NAN|inf|Inf|non-?finite)\b"
 )
+_ROW = re.compile(r"[\s|]*(?:[-+]?(?:\d[\d.,:e+-]*|nan|inf)[\s|%]+){2,12}nan[\s|]*", re.IGNORECASE)
 _DENIED = re.compile(
     r"\b(?:no|not|without|if|when|check|checking|detect|skip|filter|raise|isnan|nan_to_num|ignore)\b"
     r".{0,40}\b(?:nan|inf|non-?finite)|nan_?(?:check|filter|policy|to_num)|inf_?filter|: (?:False|True|None)\b.{0,20}$",
@@ -63,7 +64,7 @@ class NotANumber(OutputDetector):
             + log.matching(_SAID, 3, "nan", "inf")
             if not _DENIED.search(line.text)
         ]
-        lines = ([] if good_again else bad) + said
+        lines = ([] if good_again else bad) + said + self._columns(log)
         if not lines:
             return None
         evidence, at = quote(in_order(lines))
@@ -75,6 +76,13 @@ class NotANumber(OutputDetector):
             threshold="any",
             at=at,
         )
+
+    @staticmethod
+    def _columns(log: LogLook) -> list[Line]:
+        """Of an excerpt: rows of bare numbers below a heading that names a loss, with a NaN."""
+        if not log.excerpt or not log.having("loss"):
+            return []
+        return [x for x in log.having("nan") if _ROW.fullmatch(x.text)][:3]
 
     @staticmethod
     def _recovers(log: LogLook) -> bool:

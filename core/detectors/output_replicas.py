@@ -135,7 +135,7 @@ _REPLICA = re.compile(
     re.IGNORECASE,
 )
 _IDENTITY = re.compile(
-    r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha-?\d*\b|digest|norm|sum|fingerprint)"
+    r"(?:param(?:eter)?s?|weights?|model|state)\b.{0,24}(?:hash|checksum|crc|md5|sha-?\d*\b|digest|norm|sum|mean\b|fingerprint)"
     r"|(?:hash|checksum|digest|fingerprint)\b.{0,24}(?:param|weight|model|state)"
     r"|\b(?:sum|norm|mean|l2)[\s(|]{0,3}(?:w|p|theta|weights?|params?)\b"
     r"|\|\|?\s?(?:w|p|theta|params?)\s?\|\|?|\b(?:w|p|theta|weights?|params?)\.(?:abs\(\)\.)?(?:sum|norm|mean|std)\(\)",
@@ -220,7 +220,7 @@ class ReplicasApart(OutputDetector):
             "norm",
             "sum",
             "||",
-            "mean(",
+            "mean",
             "std(",
         ):
             if not _IDENTITY.search(line.text) and not _HEX.search(line.text):

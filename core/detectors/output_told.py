@@ -6,6 +6,7 @@ things. What is told is suspected, and speaks where no number does.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -76,6 +77,10 @@ _KINDS: tuple[_Kind, ...] = (
         r"\bchips?\b.{0,40}\b(?:in use|used|busy|active)\b\W{1,3}1 (?:of|/) ?[2-9]\d*",
         r"\b(?:only )?(?:1|one) (?:of|out of|/) ?(?:the )?(?:[2-9]|\d\d+|four|eight) (?:tpu |xla )?(?:chips?|cores?|devices)\b.{0,30}\b(?:used|busy|active|works?|running|in use)",
         r"\b(?:chips?|cores?|others?|[1-9]\d*) (?:are |is |stay |sit )?(?:idle|unused)\b",
+        r"\bdevice\b(?: used)?\W{1,4}cpu\b(?=.{0,60}\b(?:tpu|xla|neuron|requested|expected))|\baccelerator\.device\b\W{1,4}cpu\b",
+        r"\bdistributed\w*(?:[ _](?:environment|type))?\W{1,3}(?:DistributedType\.)?NO\b(?=.{0,40}(?:tpu|v\d[ep]?-\d))",
+        r"(?:\b(?:chip|core|device)[ :]?\d\W{1,3}(?:\w+ )?0(?:\.0+)? ?(?:GiB|GB|MiB|MB|%).{0,4}){2,}",
+        r"\bxla devices?(?: seen| found)?\W{1,3}1\b(?!\d)",
         r"\b(?:tpu|matrix unit|mxu|chip)\b.{0,24}\b(?:util\w*|usage|load|duty)\b.{0,12}(?<![\d.])0(?:\.0+)? ?%",
         but=r"\bno (?:tpu|chips?) (?:is|are) idle|0 (?:idle|unused)",
     ),
@@ -111,6 +116,15 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:all[-_]?reduce|grad\w* (?:sync|reduction))\b.{0,16}\b(?:skipped|missing|disabled|not called|never (?:called|run))\b",
     ),
     _kind(
+        "C3", "replicas are fed the same samples, or do not hold the same",
+        "Give the DataLoader a DistributedSampler with the world size and rank of the run, and broadcast the parameters once before the training.",
+        r"\b(?:rank|core|replica|process|worker|host) ?0\W{1,3}((?=.{0,24}\b(?:idx|ids?|ind\w+|batch|samples?|first|loss|data)\b).{6,60}?)[;,|]? ?(?:rank|core|replica|process|worker|host) ?1\W{1,3}\1(?=[;,|]| (?:rank|core|replica|process|worker|host)|\W*$)",
+        r"\b(?:same|identical) (?:batch|samples|data|shard|order|shuffle\w*)\b.{0,40}\b(?:every|each|all|on|in) ?(?:where|ranks?|cores?|replicas?|processes|workers|hosts|epochs?)\b",
+        r"\bdiffers? (?:on|in|across|between|for) (?:each|every|all|the) (?:cores?|ranks?|replicas?|hosts?|process(?:es)?|devices?)\b",
+        r"\bset_epoch\b.{0,24}\b(?:not|never|missing)",
+        but=r"\bseeds?\b|\bby right\b",
+    ),
+    _kind(
         "C3", "the metric is that of a part of the data, or counts samples twice",
         "Gather predictions and labels of all replicas before the metric is computed, and cut the sampler's padding.",
         r"\b(?:only )?(?:core|rank|replica|process|master|ordinal) 0\b.{0,16}\b(?:is|was|are)? ?(?:printed|reported|logged|counted|evaluated)\b",
@@ -123,6 +137,8 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:new |re-?)compil\w*\b.{0,24}\b(?:at|in|on) (?:steps?|iterations?|batch(?:es)?) \d+(?:, ?\d+){3,}",
         r"\b(?:every|each) (?:new |different |other )?(?:sequence |seq |input |batch )?(?:length|shape|size|len|bucket)\b.{0,24}\b(?:re-?)?compil",
         r"\b(?:re-?)?compil\w*\b.{0,30}\b(?:for )?(?:every|each) (?:new |different )?(?:sequence |input |batch )?(?:length|shape|size|step|batch|iteration)\b",
+        r"\bcompil\w*\b.{0,20}\d+(?:\.\d+)? ?s\b.{0,12}step \d+(?:.{0,12}\d+(?:\.\d+)? ?s\b.{0,12}step \d+){2,}",
+        r"MODULE_(\w{2,}).{0,24}MODULE_(?!\1\b)\w{2,}.{0,24}MODULE_\w{2,}",
         r"\bgraph hash\b.{0,20}step 1\W{1,3}(\w+)\b.{0,16}step 2\W{1,3}(?!\1)\w+",
         but=r"\b(?:no|never|0|without|avoid\w*|prevent\w*|may|can|would|could)\b.{0,20}compil",
     ),
@@ -133,6 +149,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:grows?|growing|increas\w+|leak\w*)\b.{0,30}\b(?:host )?(?:memory|ram|rss)\b",
         r"\b(?:each|every|per) (?:step|iteration|epoch|batch)\b.{0,30}\b(?:slower|longer)\b|\b(?:slower|longer) (?:and \w+ )?(?:with |in |after )?(?:each|every) (?:step|iteration|epoch|batch)",
         r"\b(?:graph|ir|pending)\b.{0,24}\b(?:keeps? )?(?:grow\w*|accumulat\w+)\b.{0,30}\b(?:step|iteration|batch|epoch)",
+        r"(?:\.item\(\)|mark_step\(\)|sync\(\))\W{0,3}(?:takes |took )?(?:[2-9]|\d\d+)(?:\.\d+)? ?s\b",
         r"\b\d+(?:\.\d+)? ?(?:x|times) slower\b.{0,30}\b(?:than|on|tpu|xla)",
         r"\bTrimIrGraph\b",
         r"\b(?:freez\w+|frozen|stuck|hang\w*|hung)\b|\bnever (?:gets?|goes|comes|returns?|moves?) (?:past|beyond|back|on)\b|\bthen nothing\b|\b(?:nothing|no output)\b.{0,12}\d+ ?(?:min|h\b|hours?)",
@@ -149,6 +166,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:bf16|bfloat16|fp16|float16|half)\b.{0,40}\b(?:256|2048|65504)(?:\.0*)? ?\+ ?1\b",
         r"\b(?:masks?|noise|dropout\w*|samples? drawn|random\w*|draws?)\b.{0,24}\b(?:identical|the same|equal|repeat\w*)\b.{0,24}\b(?:steps?|iterations?|calls?|runs?|epochs?|batch\w*)\b",
         r"(?=.{0,200}(?:rand|noise|drop|mask|sampl)).{0,80}(\[[^\[\]]{3,80}\])(?:.{1,24}\1){2,}",
+        r"(?<![\d.,])16777216(?:\.0*)?(?![\d.,])",
         r"\bgrad(?:ient)?[ _]?norm\b\W{1,3}-?inf\b",
         r"\boverflow\w*\b.{0,24}-(?:2147483648|9223372036854775808)\b",
         r"\b(?:cross[- ]entropy|nll)\b.{0,16}(?<![\w.])-\d+\.\d|\bloss\W{1,3}-\d+(?:\.\d+)?\b.{0,16}\bcross[- ]entropy\b",
@@ -176,7 +194,11 @@ class Told(OutputDetector):
         for kind in _KINDS:
             found: list[Line] = [x for x in lines if kind.says(x.text)]
             if not found and kind.category == "C2":
-                found = self._devices(lines)
+                found = self._devices(lines) or self._as_before(lines)
+            if not found and kind.category == "C3":
+                found = self._counts(lines)
+            if not found and kind.category == "C4":
+                found = self._times(lines) or self._swells(lines)
             if found:
                 evidence, at = quote(found)
                 return Sighting(
@@ -190,6 +212,63 @@ class Told(OutputDetector):
         return None
 
     @staticmethod
+    def _as_before(lines: list[Line]) -> list[Line]:
+        """Numbers of a weight before and after a training, all of them the same."""
+        for old, new in itertools.pairwise(lines):
+            both = f"{old.text} {new.text}"
+            if not _OF_WEIGHTS.search(both) or _OTHER_MOVE.search(both):
+                continue
+            if re.search(r"\bbefore\b", old.text, re.I) and re.search(r"\bafter\b", new.text, re.I):
+                numbers = _REALS.findall(old.text)
+                if numbers and numbers == _REALS.findall(new.text):
+                    return [old, new]
+        gpu = [x for x in lines if re.search(r"\bGPU available: False", x.text)]
+        tpu = [x for x in lines if re.search(r"\bTPU available: False", x.text)]
+        return [gpu[0], tpu[0]] if gpu and tpu else []  # Lightning found neither of them
+
+    @staticmethod
+    def _counts(lines: list[Line]) -> list[Line]:
+        """How many tensors a checkpoint and the model have, where the numbers differ."""
+        saved = [(m, x) for x in lines if (m := _IN_FILE.search(x.text))]
+        held = [(m, x) for x in lines if (m := _IN_MODEL.search(x.text))]
+        if saved and held and int(saved[0][0][1]) < int(held[0][0][1]):
+            return [saved[0][1], held[0][1]]
+        return []
+
+    @staticmethod
+    def _times(lines: list[Line]) -> list[Line]:
+        """Times of steps or epochs that all are as long as the first, which compiles, or grow."""
+        times: list[tuple[float, Line]] = []
+        for line in lines:
+            for m in _TOOK.finditer(line.text):
+                unit = 60.0 if m[2].startswith("m") and m[2] != "ms" else 1.0
+                times.append((float(m[1]) * unit, line))
+        values = [v for v, _ in times]
+        if len(values) < 3:
+            return []
+        more = [b - a for a, b in itertools.pairwise(values)]  # time since the start grows evenly
+        grows = min(more) > 0 and values[-1] >= 2.5 * values[0] and more[-1] >= 1.5 * more[0]
+        epochs = any(re.search(r"epoch", x.text, re.I) for _, x in times)
+        each = (
+            not epochs
+            and min(values) >= LONG_S
+            and 0.7 * values[0] <= values[-1] <= 1.5 * values[0]
+        )
+        # Some steps are quick, so the graph is there: the others compile again.
+        later = [v for v in values[1:] if v >= LONG_S and v >= 0.5 * values[0]]
+        again = not epochs and len(later) >= 3 and min(more) < 0
+        return list(dict.fromkeys(x for _, x in times)) if grows or each or again else []
+
+    @staticmethod
+    def _swells(lines: list[Line]) -> list[Line]:
+        """Memory that is said to go from one size to twice as much or more."""
+        for line in lines:
+            m = _FROM_TO.search(line.text)
+            if m and 0 < 2 * float(m[1]) <= float(m[2]):
+                return [line]
+        return []
+
+    @staticmethod
     def _devices(lines: list[Line]) -> list[Line]:
         """The model's device in one line, and another one of the batch in the next ones."""
         model = [
@@ -199,8 +278,22 @@ class Told(OutputDetector):
         return [model[0], batch[0]] if model and batch else []
 
 
+_OF_WEIGHTS = re.compile(
+    r"\b(?:weights?|params?|parameters?|emb\w*|bias|conv\w*|layer\w*|fc\d?)\b", re.IGNORECASE
+)
+_OTHER_MOVE = re.compile(
+    r"\b(?:load\w*|sav\w*|mov\w*|restor\w*|reload\w*|clip\w*|frozen)\b|\.to\(", re.IGNORECASE
+)
+_REALS = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
+_IN_FILE = re.compile(r"\b(?:checkpoint|ckpt|saved|file|adapter)\b[^\d\n]{0,24}\b(\d{1,7}) ?(?:tensors|keys|params|parameters|entries|weights)?\b(?<=[a-z\d])(?=.{0,60}|$)", re.I)  # fmt: skip
+_IN_MODEL = re.compile(r"\bmodel\b[^\d\n]{0,24}\b(?:tensors|keys|params|parameters|entries|weights|has|holds)\b\W{0,3}(\d{1,7})\b", re.I)  # fmt: skip
+#: A step's or an epoch's number, and how long it took.
+_TOOK = re.compile(r"\b(?:(?:step|batch|iter(?:ation)?|epoch) ?#?\d+|\d(?:st|nd|rd|th) (?:step|batch|iteration|epoch)|first (?:step|batch|epoch))\b[^\d\n]{0,12}(?:\([^)\n]{1,20}\) ?)?(\d+(?:\.\d+)?) ?(s|secs?|seconds|mins?|minutes)\b", re.I)  # fmt: skip
+_FROM_TO = re.compile(r"\b(?:RAM|RSS|host mem\w*|mem(?:ory)?)\b(?! (?:limit|budget)).{0,24}?(\d+(?:\.\d+)?) ?[KMGT]?i?B? ?(?:->|→|to) ?(\d+(?:\.\d+)?) ?[KMGT]i?B\b", re.I)  # fmt: skip
+#: Seconds of a step that only a compilation explains, where each takes as long. Ours.
+LONG_S = 10.0
 _MODEL_ON_CPU = re.compile(r"\b(?:model|param\w*|weights?|module|optim\w*)\b.{0,40}\bdevice\b.{0,16}\bcpu\b", re.I)  # fmt: skip
-_BATCH_ON_CHIP = re.compile(r"\b(?:batch|inputs?|data|images?|labels?|model|param\w*)\b.{0,40}\bdevice\b.{0,16}\b(?:xla|tpu)\b", re.I)  # fmt: skip
+_BATCH_ON_CHIP = re.compile(r"\b(?:training|running|runs|using)\b.{0,16}\b(?:xla|tpu)|\b(?:batch|inputs?|data|images?|labels?|model|param\w*)\b.{0,40}\bdevice\b.{0,16}\b(?:xla|tpu)\b", re.I)  # fmt: skip
 _ON_ITS_WAY = re.compile(
     r"\b(?:load\w*|mov\w*|before|offload\w*|initial\w*|copied)\b|\.to\(", re.IGNORECASE
 )

@@ -173,8 +173,12 @@ class LossDoesNotMove(OutputDetector):
             m = _OF_ALL.search(line.text) if len(line.text) <= 400 else None
             step = place(line.text)[0] if m else None
             after = _REAL.search(line.text, m.end()) if m else None
-            if step is not None and after and not _OF_OTHERS.search(line.text):
-                seen[step] = (after[0], line)
+            if after and not _OF_OTHERS.search(line.text):
+                moment = _MOMENT.search(line.text) if step is None else None
+                if moment:  # the start and the end, in words
+                    step = 0.0 if moment[1] else 100.0
+                if step is not None:
+                    seen[step] = (after[0], line)
         if len(seen) >= 2 and max(seen) - min(seen) >= MIN_SPAN:
             if len({text for text, _ in seen.values()}) == 1:
                 return [line for _, line in seen.values()]
@@ -250,7 +254,7 @@ class LossDoesNotMove(OutputDetector):
 
 #: A value of the parameters on the two sides of a step: ``after step: w.sum() = 12.4431``.
 _STEPPED = re.compile(
-    r"^\W*(before|after) (?:the )?(?:optimizer\W?)?(?:step|update)\W{1,4}(.{0,40}?\b(?:w|theta|p|weights?|params?|parameters?)\b.{0,40}?)[=:]\s*(-?\d+\.\d{3,}(?:e-?\d+)?)",
+    r"^\W*(before|after) (?:the )?(?:optimizer\W?)?(?:step|update)\W{1,5}(.{0,40}?\b(?:w|theta|p|weights?|params?|parameters?)\b.{0,40}?)[=:\s]\s*(-?\d+\.\d{3,}(?:e-?\d+)?)",
     re.IGNORECASE,
 )
 #: One number of all parameters, such as ``norm(theta)``, ``w.sum()`` or ``||w||``.
@@ -258,6 +262,10 @@ _OF_ALL = re.compile(
     r"\b(?:norm|sum|mean|l2|std)\s?\(\s?(?:theta|w|p|params?|parameters|weights?|model)\b"
     r"|\b(?:theta|w|p|params?|parameters|weights?)\.(?:abs\(\)\.)?(?:sum|norm|mean|std)\("
     r"|\|\|?\s?(?:w|theta|p|params?)\s?\|\|?|\b(?:param\w*|weights?) (?:sum|norm|mean|checksum)\b",
+    re.IGNORECASE,
+)
+_MOMENT = re.compile(
+    r"\b(?:(start|before|init\w*|first|begin\w*)|(end|after|last|final\w*|trained))\b",
     re.IGNORECASE,
 )
 _REAL = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
@@ -301,17 +309,25 @@ class LossRises(OutputDetector):
             rising = all(b > a for a, b in itertools.pairwise(values))
             if len(values) < 3 or not found.finite or not rising or values[0] <= 0:
                 continue
+            bare = all(r.row.step is None and r.row.epoch is None for r in found.readings)
+            summed = re.search(r"running|total|sum|cum|accum", found.key)
+            if bare and not summed and len(values) >= 4 and values[-1] >= 2 * values[0]:
+                return self._say(found)
             if values[-1] >= 1.5 * values[0] and found.span >= 50:
-                evidence, at = quote(found.readings)
-                return Sighting(
-                    "the loss rises all along (suspected: few readings)",
-                    evidence,
-                    "Run the same steps on the CPU in float32 and compare loss and gradients of "
-                    "the first one that differs; look at the learning rate on several chips.",
-                    threshold="1.5 times the first, and higher in each reading",
-                    at=at,
-                )
+                return self._say(found)
         return None
+
+    @staticmethod
+    def _say(found: Series) -> Sighting:
+        evidence, at = quote(found.readings)
+        return Sighting(
+            "the loss rises all along (suspected: few readings)",
+            evidence,
+            "Run the same steps on the CPU in float32 and compare loss and gradients of "
+            "the first one that differs; look at the learning rate on several chips.",
+            threshold="1.5 times the first (twice, without steps), and higher in each reading",
+            at=at,
+        )
 
 
 #: A loss that falls by itself comes by smaller values on its way to 0. Ours.

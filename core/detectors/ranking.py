@@ -23,6 +23,7 @@ from core.detectors import (
     output_stall,
     output_told,
     output_training,
+    output_words,
 )
 from core.detectors.base import OUTPUT_DETECTORS, OutputDetector, Sighting
 from core.detectors.output_look import LogLook
@@ -30,7 +31,7 @@ from core.detectors.output_look import LogLook
 #: Importing these modules registers their detectors.
 MODULES = (
     output_device, output_numbers, output_training, output_evaluation, output_checkpoint, output_chips, output_clipping, output_compared, output_replicas, output_counts,
-    output_compile, output_lazy, output_growth, output_stall, output_contrast, output_told,
+    output_compile, output_lazy, output_growth, output_stall, output_contrast, output_told, output_words,
 )  # fmt: skip
 
 #: From cause to consequence: another device, wrong values, no learning, wrong state, then time.
@@ -42,7 +43,7 @@ ORDER = (
     "graph_growth", "recompile", "compile_too_slow", "execution_too_slow", "transfer_per_step",
     "aten_fallback", "step_time_regression", "host_killed", "model_on_cpu",
     "duty_cycle_zero", "cuda_amp", "version_warning",
-    "told", "sides_apart",
+    "sides_apart", "told", "about",
 )  # fmt: skip
 
 #: Left out where the finding on the left is open: its consequence, or the same thing said less
@@ -96,6 +97,8 @@ def ranked(found: Found, log: LogLook) -> Found:
             )  # fmt: skip
     gone = {b for a in names for b in explains.get(a, ()) if not _weaker(names, a, b)}
     left = [(d, s) for d, s in found if d.NAME not in gone]
+    if len(left) > 1:  # what others say by numbers or by plain words says more
+        left = [(d, s) for d, s in left if d.NAME != "about"]
     place = {name: float(i) for i, name in enumerate(ORDER)}
     if output_lazy.reads_explained(log):
         place["aten_fallback"] = place["transfer_per_step"] - 0.5

@@ -19,6 +19,7 @@ from tests.core.diagnosing.healthy_told import TOLD_WELL
 from tests.core.diagnosing.loud import LOUD
 from tests.core.diagnosing.short import SHORT
 from tests.core.diagnosing.short_more import MORE_SHORT
+from tests.core.diagnosing.short_told import TOLD_SHORT
 from tests.core.diagnosing.silent import SILENT
 
 HEALTHY = PLAIN | MORE | FEW | TOLD_WELL
@@ -51,7 +52,7 @@ def test_a_silent_failure_is_seen(name: str) -> None:
             assert item["text"][:40].strip() in whole[item["line"] - 1] or ":" in item["text"]
 
 
-@pytest.mark.parametrize(("log", "category", "silent"), [*SHORT, *MORE_SHORT])
+@pytest.mark.parametrize(("log", "category", "silent"), [*SHORT, *MORE_SHORT, *TOLD_SHORT])
 def test_a_few_lines_say_enough(log: str, category: str, silent: bool) -> None:
     found = diagnosis(log)
     assert (found["category"], found["silent"]) == (category, silent), found["findings"]
