@@ -16,18 +16,30 @@ _FOOTNOTES = {
 }
 
 
-def unfed(s: Subject) -> str:
+def unfed(s: Subject, first: bool = False) -> str:
     """Why the steps of the two runs saw other data; ``""`` where they saw the same.
 
-    A batch that is unlike and was replaced by the reference's is no reason.
+    A batch that is unlike and was replaced by the reference's is no reason. ``first``: of the first
+    step alone, whose batches may be the same where later ones are not: a program that makes its own
+    data, as by acting in an environment, makes others once its weights are others.
     """
-    for record in view.records(s.parity, "batch"):
+    records = view.records(s.parity, "batch")
+    if first:
+        records = [r for r in records if _n(r) <= _of_first_step(s)]
+    for record in records:
         if record.get("state") not in ALIKE and not record.get("fed"):
             return (
                 f"The runs were given other batches from batch {_n(record)} on, and the "
                 f"reference's could not be fed: {_words(record)}."
             )
     return ""
+
+
+def _of_first_step(s: Subject) -> int:
+    """Batches of the reference's first step: as many as its backward passes, at least one."""
+    steps = view.steps(s.parity_reference, first=1)
+    signature = str(steps[0].get("signature") or "") if steps else ""
+    return max(1, signature.split().count("B"))
 
 
 def is_padded(s: Subject) -> bool:

@@ -21,6 +21,10 @@ def evaluated(s: Subject) -> Verdict:
     the reference keeps an average of its weights and evaluates with another module than the one it
     trains, it is not the trained one that is evaluated.
     """
+    if not s.run.ok_exit:
+        raise NotRun(
+            f"Run #{s.run.number} did not end with exit 0, so its evaluation says nothing."
+        )
     mine, other = _share(s.reference), _share(s.run)
     if abs(mine - other) <= MODE_SHARE and (another := _other_module(s)):
         return another

@@ -129,7 +129,7 @@ def forward(s: Subject) -> Verdict:
     """
     if difference := start_difference(s):
         raise NotRun(difference)
-    if difference := unfed(s):
+    if difference := unfed(s, first=True):
         raise NotRun(difference)
     record = s.told("forward")
     if record is None:

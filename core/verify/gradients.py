@@ -31,7 +31,7 @@ def gradients(s: Subject) -> Verdict:
     """
     if difference := start_difference(s):
         raise NotRun(difference)
-    if difference := unfed(s):
+    if difference := unfed(s, first=True):
         raise NotRun(difference)
     record = _first(s.parity)
     if record is None:

@@ -240,7 +240,8 @@ def transfers(s: Subject) -> Verdict:
     """Reads to the host per step after the warm-up, at most ``transfers_per_step``.
 
     0.5 is the threshold of PyTorch/XLA's metrics analysis: reading the loss every tenth step
-    is fine, every step is not. The probe's own reads are not in the figure, nor are those of the
+    is fine, every step is not. Steps at which a file is saved do not count, nor does what follows the
+    last one: tensors that are written down have to be read. The probe's own reads are not in the figure, nor are those of the
     operators that only the TPU has (one for each call; measured on torch_xla 2.9.0).
     """
     _xla(s)
@@ -250,6 +251,9 @@ def transfers(s: Subject) -> Verdict:
 def _rate(s: Subject, field: str, what: str, limit: float) -> Verdict:
     warm = s.criteria.warmup_steps
     later = [r for r in _stepped(s.run) if (view.count(r.get("n")) or 0) > warm]
+    if field == "transfers":
+        saved = {view.count(r.get("n")) for r in view.records(s.run, "saved")}
+        later = [r for r in later[:-1] if view.count(r.get("n")) not in saved] or later
     total, known = view.per_step(later, field)
     if field == "transfers" and s.xla_cpu:
         forced = sum(n for op, n in view.fallbacks(later).items() if op in LOWERED_ON_TPU)

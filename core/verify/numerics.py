@@ -35,23 +35,29 @@ Judge = Callable[[list[JSON], list[JSON], bool], Verdict]
 """A comparison of two runs' steps; the last argument: in half precision."""
 
 
-def _comparable(s: Subject) -> tuple[list[JSON], list[JSON]]:
+def _comparable(s: Subject, first: bool) -> tuple[list[JSON], list[JSON]]:
     """The two runs' steps; raises :class:`NotRun` where their numbers can't be compared."""
     ours, theirs = s.pair()
     if difference := start_difference(s):
         raise NotRun(difference)
-    if difference := unfed(s):
+    if difference := unfed(s, first):
         raise NotRun(difference)
     return ours, theirs
 
 
-def _both(s: Subject, judge: Judge, explains: Callable[[Subject], str] = explained) -> Verdict:
+def _both(
+    s: Subject,
+    judge: Judge,
+    explains: Callable[[Subject], str] = explained,
+    first: bool = False,
+) -> Verdict:
     """The verdict in float32, and where the target has a dtype of its own, in that as well.
 
     A difference that an earlier check has named (``explains``) is *not run* here with that
-    reason: the first place where two runs differ is the answer, the rest follows from it.
+    reason: the first place where two runs differ is the answer, the rest follows from it. ``first``:
+    the first step alone is judged.
     """
-    ours, theirs = _comparable(s)
+    ours, theirs = _comparable(s, first)
     verdict = judge(ours, theirs, False)
     if verdict.state == FAIL and (cause := explains(s)):
         raise NotRun(cause)
@@ -133,7 +139,7 @@ def first_loss(s: Subject) -> Verdict:
         pairs = [p for p in series(ours, theirs, "loss") if p[0] == 1]
         return _told(s, "first loss", compare(pairs, rtol), rtol, note=note)
 
-    return _both(s, judge)
+    return _both(s, judge, first=True)
 
 
 @check("L1.trajectory")

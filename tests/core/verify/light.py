@@ -49,12 +49,13 @@ def results(
     change: Change = lambda steps, signals: None,
     before: Change = lambda steps, signals: None,
     both: Change = lambda steps, signals: None,
+    exit_code: int = 0,
 ) -> dict[str, CheckEvaluated]:
     """All checks of a session by id.
 
     ``ours`` and ``theirs`` are further records of the reference's and the attempt's full run, which
     have ``worlds`` ranks. ``change`` alters all records of the attempt and of its parity run,
-    ``before`` those of the reference, ``both`` those of either.
+    ``before`` those of the reference, ``both`` those of either. ``exit_code``: of the attempt.
     """
     scene = Scene()
     for xla, extra, world, own in (
@@ -76,7 +77,8 @@ def results(
             own(steps, signals)
             purpose = "parity" if parity else "attempt" if xla else "reference"
             of = ("target" if xla else "reference") if parity else ""
-            scene.run(purpose, of, steps=steps, signals=signals)
+            code = exit_code if purpose == "attempt" else 0
+            scene.run(purpose, of, steps=steps, signals=signals, exit_code=code)
     return {r.check: r for r in evaluate(scene.state, "t1")}
 
 

@@ -69,6 +69,12 @@ def test_where_an_average_is_evaluated_the_live_model_is_not(
         )
 
 
+def test_a_run_that_broke_off_is_not_judged_by_its_evaluations() -> None:
+    before, change = finishing({"eval_train_mode": 0}), finishing({"eval_train_mode": 2880})
+    found = results([], [], before=before, change=change, exit_code=1)["L3.evaluated"]
+    assert (found.state, "exit 0" in found.reason) == ("not run", True)
+
+
 def test_a_run_that_evaluates_nothing_or_says_nothing_of_its_mode_is_not_judged() -> None:
     nothing = finishing({"eval_samples": 0, "eval_train_mode": 0})
     assert results([], [], both=nothing)["L3.evaluated"].state == "not run"

@@ -103,6 +103,20 @@ def test_recompiling_fails_above_the_threshold_only() -> None:
     assert state(every(3), "L2.recompiles") == "pass"
 
 
+def test_what_is_read_to_be_saved_is_no_read_of_a_step() -> None:
+    def saving(says: bool) -> Callable[[list[JSON], list[JSON]], None]:
+        def change(steps: list[JSON], signals: list[JSON]) -> None:
+            steps[-1]["transfers"] = 60  # after the training
+            steps[19]["transfers"] = 60
+            if says:
+                signals.append({"k": "saved", "pid": 7, "tid": 7, "path": "a.pt", "n": 20})
+
+        return change
+
+    assert state(attempt(saving(True)), "L2.transfers") == "pass"
+    assert state(attempt(saving(False)), "L2.transfers") == "fail"
+
+
 def test_reading_every_step_fails_and_every_tenth_does_not() -> None:
     def change(steps: list[JSON], signals: list[JSON]) -> None:
         for step in steps:

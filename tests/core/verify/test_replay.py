@@ -455,6 +455,36 @@ def test_another_limit_fails_whatever_the_numbers_rest_on() -> None:
     assert results["grad_norm"].state == "not run"
 
 
+# --- batches that a program makes by itself ------------------------------------------------------
+
+
+def test_the_first_step_is_judged_where_only_later_batches_are_others() -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        of = {"k": "batch", "pid": 7, "tid": 7, "source": "root", "fed": False}
+        signals[:] = [r for r in signals if r["k"] != "batch"]
+        signals.append({**of, "n": 0, "state": "same"})
+        signals.append({**of, "n": 1, "state": "unlike", "detail": "x differs in 5 of 256 rows"})
+        steps[0]["loss"] *= 1.1
+        signal(signals, "gradients")["errors"] = {"body.weight": 0.3}
+
+    found = l1(parity(change))
+    states = {name: found[name].state for name in ("batches", "forward", "first_loss", "update")}
+    assert states == {
+        "batches": "fail",
+        "forward": "pass",
+        "first_loss": "fail",
+        "update": "not run",
+    }
+    assert found["gradients"].state == "fail"
+
+    def from_the_first(steps: list[JSON], signals: list[JSON]) -> None:
+        change(steps, signals)
+        records(signals, "batch")[0]["state"] = "unlike"
+
+    found = l1(parity(from_the_first))
+    assert {found[name].state for name in states if name != "batches"} == {"not run"}
+
+
 # --- copies of the weights ---------------------------------------------------------------------
 
 
