@@ -6,7 +6,8 @@ kernel killed (SIGKILL) raised no error. A log without a sign is not silent: its
 **The category** is that of the finding that speaks for the log: an error before everything
 silent; of silent findings what is sure before what is suspected, then the cause before its
 consequence (:data:`core.detectors.ranking.ORDER`). An error whose words have no category takes
-that of a silent finding, where there is one: it is the likelier cause.
+that of a silent finding, where there is one: it is the likelier cause; else, in an excerpt,
+that of the topic its words are of.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from core.detectors import ranking
 from core.detectors.base import CATEGORIES, DETECTORS, Detector, Sighting
 from core.detectors.loud import KINDS, ErrorDetector, speaker
 from core.detectors.output_look import LogLook
+from core.detectors.output_words import UNCATEGORISED, topic_of
 from core.errors import PilotageError
 from core.log_file import LogText, read_log
 
@@ -52,6 +54,10 @@ def diagnose_text(log: LogText) -> JSON:
             seen.append((detector, sighting))
     findings += [_as_json(d, s) for d, s in ranking.ranked(seen, look)]
     category, silent = verdict(findings)
+    if category == "uncategorised" and look.excerpt:
+        # A few lines were picked to show the cause: their words may name it.
+        lines = [line.text for line in look.lines if line.text.strip()]
+        category = topic_of(lines, UNCATEGORISED) or category
     return {
         "file": log.name,
         "category": category,

@@ -133,7 +133,7 @@ class RuntimeMissing(ErrorDetector):
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|(?:[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Cc]annot) (?:find|open|load|locate) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
-        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|not implemented for XRT|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
+        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|not implemented for XRT|[Ff]ailed to infer device type|Session \w+ is not found|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
         r"|KeyError: '(?:COLAB_TPU_ADDR|(?:CLOUD_)?TPU_\w+|XRT_\w+|PJRT_\w+|NEURON_\w+)'|(?:Expected|expected) \d+ worker addresses|[Nn]euron (?:driver|runtime)\b.{0,40}(?:not|can't|cannot|version|old)|maintenance event"
     )
     TITLE = "the TPU runtime can't be started"
@@ -339,6 +339,7 @@ class LibraryError(ErrorDetector):
         r"MisconfigurationException|accelerate.{0,60}(?:not|un)|(?:FSDP|DDP|DistributedDataParallel|FullyShardedDataParallel|DeepSpeed)"
         r"|[Ff]ailed to meet rendezvous|on_post_move_to_device|tie_weights|ValueError: .{0,60}TPU|Trainer\(.{0,60}\) (?:is|are) not"
         r"|AttributeError: '\w*(?:FullySharded|DistributedDataParallel|DataParallel|DeviceLoader|ParallelLoader|Accelerat|Trainer|Strategy|Plugin|Sampler|DataLoader|Scheduler|Optimizer)\w*' object has no attribute"
+        r"|AttributeError: '(?:XLA|Xla)\w*' object has no attribute|Invalid rank \d|rank should be in the interval"
         r"|DistributedSampler|finished reduction in the prior iteration|optimizer .{0,60}(?:different|moved|parameters).{0,60}(?:device|model)|prepare\(|one single model|gather\b.{0,40}(?:shape|hang)"
     )
     TITLE = "a training library does not take this setting on the device"

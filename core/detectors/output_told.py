@@ -73,7 +73,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\bdevice\b.{0,16}\bcpu\b.{0,24}\b(?:requested|asked|wanted|expected|instead of|should be|not)\b.{0,16}\b(?:tpu|xla|neuron)",
         r"\b(?:requested|asked for|wanted|expected)\b.{0,16}\b(?:tpu|xla|neuron)\w*\b.{0,32}\b(?:got|using|running on|is|device)\b.{0,8}\bcpu\b",
         r"\b(?:tpu|xla|neuron|chips?|cores?|accelerator)\b.{0,60}\b(?:continu\w+|running|runs|training|proceed\w+|falls?|fell)\b.{0,16}\bon (?:the )?(?:host'?s? )?cpu\b",
-        r"(?:device[_ ]count|world[_ ]?size|num[_ ]devices|process[_ ]count|local[_ ]devices)\b\S{0,4}\W{1,6}1\b(?=.{0,30}(?:\bv\d[ep]?-(?:8|16|32|64|128)|expected [2-9]|instead of [2-9]|of [2-9]|should be [2-9]))",
+        r"(?:device[_ ]count|world[_ ]?size|num(?:ber of)?[_ ]devices|process[_ ]count|local[_ ]devices)\b\S{0,4}\W{1,6}1\b(?=.{0,30}(?:\bv\d\w{0,8}-(?:8|16|32|64|128)|expected [2-9]|instead of [2-9]|of [2-9]|should be [2-9]))",
         r"\bchips?\b.{0,40}\b(?:in use|used|busy|active)\b\W{1,3}1 (?:of|/) ?[2-9]\d*",
         r"\b(?:only )?(?:1|one) (?:of|out of|/) ?(?:the )?(?:[2-9]|\d\d+|four|eight) (?:tpu |xla )?(?:chips?|cores?|devices)\b.{0,30}\b(?:used|busy|active|works?|running|in use)",
         r"\b(?:chips?|cores?|others?|[1-9]\d*) (?:are |is |stay |sit )?(?:idle|unused)\b",

@@ -24,6 +24,7 @@ _TOPICS: dict[str, tuple[tuple[float, str], ...]] = {
         (1, r"\btorch[ =]*\d+\.\d"), (1, r"\btorch_xla[ =]*\d+\.\d"), (2, r"\bdrivers?\b|\bruntime\b"), (1.5, r"\b(?:XLA|xla|runtime|device)\b.{0,20}\bCPU\b"),
     ),
     "C2": (
+        (2, r"\b(?:number of|num[_ ])devices\W{1,3}1\b|\b1 device\b"), (1.5, r"\bold (?:CPU )?model|\bparameter groups?\b"),
         (2, r"\b(?:params?|parameters?|weights?)\b.{0,50}\b(?:same|identical|equal|unchanged|constant|0\.0+\b|not)"),
         (2, r"\bbefore\b.{0,40}\b(?:step|update|train)|\b(?:step|update|train\w*)\b.{0,40}\bafter\b|\.step\(\)"),
         (1.5, r"\boptimi[sz]er\b"), (2.5, r"\bdevice\b.{0,12}\bcpu\b|\bon (?:the )?cpu\b|\bcpu\b.{0,24}\brequested"),
@@ -33,6 +34,7 @@ _TOPICS: dict[str, tuple[tuple[float, str], ...]] = {
         (1, r"\.cuda\b|\bcuda\b"), (1.5, r"\bpretrained\b.{0,24}\b(?:equal|same)|\b(?:equals?|same)\b.{0,24}\bpretrained"),
     ),
     "C3": (
+        (2, r"\bsync_dist|\bdrift\w*|\bsharding\b|\bsharded\b|\bsplit across"), (1.5, r"\bprocesses\b|\bcores\b|\bhosts\b|\bon (?:core|rank|replica|host) \d"), (2, r"\bafter each save|\bsampler|\beval(?:uation)?\b.{0,20}\btwice"),
         (3, r"\bcheckpoint\w*|\bckpts?\b|state[_ ]dict|\.(?:pt|bin|safetensors|ckpt)\b"), (2, r"\bsav(?:e|ed|ing)\b"), (2.5, r"\b(?:re)?load(?:ed|ing)?\b|\bresum\w+|\brestor\w+|\brestart\w*"),
         (2, r"\badapters?\b|\blora\b|\bmerged?\b"), (4, r"\b(?:un)?ti(?:ed|e)\b|\btie_weights"), (2, r"\blm_head|\bembed\w*"), (3, r"\bclip\w*\b"),
         (2.5, r"\b(?:all-?_?)?reduc(?:e|ed|tion)\b|\bsync(?:ed|hroni[sz]ed)?\b(?!\()"), (2, r"\b(?:replicas?|ranks?)\b|\b(?:core|process|host|worker)[ :#]?\d"), (2, r"\bworld[_ ]size|\b[2-9]\d? (?:tpu )?(?:cores|chips|replicas|processes|devices)\b"),
@@ -43,6 +45,7 @@ _TOPICS: dict[str, tuple[tuple[float, str], ...]] = {
         (1.5, r"\bone\b.{0,10}\bcore|\b1 core\b|\bsingle core|\bon one\b"), (2, r"\bsame (?:batch|data|samples|order)"), (1.5, r"\bbase model|\bbase\b"),
     ),
     "C4": (
+        (1.5, r"\bIR\b|\bnodes\b|\bHLO\b"), (2, r"\bunroll\w*|\bloop\b|\bLSTM\w*|\bRNN\b"), (2, r"\b(?:hours?|minutes|min)\b"), (1, r"\bno (?:barrier|mark_step|sync)|\bwithout (?:barrier|mark_step|sync)"), (2, r"\bsteps together|\bgraph of"),
         (4, r"\b(?:re-?)?compil\w*|CompileTime"), (2, r"\bgraphs?\b|\bHLO\b|\bIR\b"), (2.5, r"mark_step|\bsync\(\)|\blazy"), (1.5, r"\bs/(?:it|step)\b|\bit/s\b|\b\d+(?:\.\d+)? ?(?:s|sec|min|minutes|h|hours)\b"),
         (2, r"\bslow(?:er|ly)?\b|\blonger\b|\btakes\b"), (2.5, r"\bhangs?\b|\bhung\b|\bstuck\b|\bfroze\w*|\bnever (?:ends|finish|return)|\bnot finished|\bno progress|\bnever\b.{0,12}(?:ends|stops)|\bdeadlock"),
         (2.5, r"\b(?:RAM|RSS|host memory|free -|swap|VmRSS)\b|\bfree -g"), (2, r"\.item\(\)|\bprint(?:ed|ing)?\b|\btransfers?\b|Transfer(?:From|To)"), (2, r"\b(?:seq\w*|input|batch) (?:len\w*|shape)|\blen \d|\bdynamic|\bpadd\w+|\bshapes?\b.{0,12}\bchang"),
@@ -67,12 +70,19 @@ _COMPLAINS = re.compile(
     r"|differs?|skipped|ignored|unchanged|fails?|idle|unused|garbage|leak\w*|only|(?:9\d|100) ?% of|times (?:lower|higher|per)|again)\b|\w+n't\b|!=|\b\d{2,4}x\b",
     re.IGNORECASE,
 )
+#: A remark that a person has put behind or below what was printed.
+_REMARKS = re.compile(
+    r"^\W*\([a-z][^()]{8,}\)\W*$|\((?=[^()]*[a-z]{3} [a-z])[^()]{10,}\)\s*$|\s#\s+\S.{3,}$",
+    re.IGNORECASE,
+)
 _WEAKLY = re.compile(
     r"\b(?:none|same|identical|equals?|different|constant|zeros?|each|every|twice|False|grow\w*|fell|drops?|without|was|vs\.?)\b|->|=="
     r"|(?<![\w.])0(?:\.0+)?(?![\w.:/])|\b(?:cpu|gpu)\b.{0,40}\d.{0,40}\b(?:tpu|xla)\b|\b(?:tpu|xla)\b.{0,40}\d.{0,40}\b(?:cpu|gpu)\b",
     re.IGNORECASE,
 )
 WEAKLY = 5.5
+#: What an error without a category needs to be put under a topic.
+UNCATEGORISED = 3.5
 #: Where a line has a number and the one that was expected.
 EXPECTED = 2.0
 _PAIR = re.compile(
@@ -123,7 +133,7 @@ def _agrees(text: str) -> bool:
     )
 
 
-_REALS = re.compile(r"(?<![\w.])\d+\.\d{2,}(?![\w.])")
+_REALS = re.compile(r"(?<![\w.])(?:\d+\.\d{2,}|\d{2,}(?!\.\d))(?![\w.:/])")
 _LISTS = re.compile(r"\[[^\[\]]{3,200}\]")
 
 
@@ -142,7 +152,9 @@ class AboutWords(OutputDetector):
         if not log.excerpt or log.ending.kind:
             return None
         lines = [x for x in log.lines if x.text.strip() and len(x.text) <= LINE_CHARS]
-        said: list[Line] = [x for x in lines if _COMPLAINS.search(x.text)]
+        said: list[Line] = [
+            x for x in lines if _COMPLAINS.search(x.text) or _REMARKS.search(x.text)
+        ]
         enough = ENOUGH if said else WEAKLY
         if any(_not_as_expected(x.text) for x in lines):
             enough = EXPECTED
