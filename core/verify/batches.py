@@ -26,6 +26,15 @@ def unfed(s: Subject, first: bool = False) -> str:
     records = view.records(s.parity, "batch")
     if first:
         records = [r for r in records if _n(r) <= _of_first_step(s)]
+    return _first_unfed(records)
+
+
+def unfed_own(s: Subject) -> str:
+    """The same of the run in the target's own dtype: what acts by a rounded model sees other data."""
+    return _first_unfed(view.records(s.parity_own, "batch")) if s.parity_own else ""
+
+
+def _first_unfed(records: list[JSON]) -> str:
     for record in records:
         if record.get("state") not in ALIKE and not record.get("fed"):
             return (

@@ -9,10 +9,11 @@ from core import records_view as view
 from core.body import JSON
 from core.state_parts import Run
 from core.verify.batches import unfed
-from core.verify.compare import share
+from core.verify.compare import clip_factor, relative, share
 from core.verify.forward import explained
 from core.verify.registry import check
 from core.verify.start import start_difference
+from core.verify.structure import by_hand
 from core.verify.subject import NotRun, Subject, Verdict, judged
 
 NEGLIGIBLE = 1e-2
@@ -27,7 +28,9 @@ def gradients(s: Subject) -> Verdict:
     torch_xla 2.9.0). A gradient that is zero but for rounding, such as that of a bias before a
     batch norm, has no direction to agree on: a tensor counts only where what it is off by is more
     than a hundredth of the tolerance as a share of the whole gradient. A method that
-    estimates its gradient without backward has none, and the check is not run.
+    estimates its gradient without backward has none, and the check is not run. Clipping that one of
+    the programs has written out comes before its gradients are read: they are then shorter by the
+    clip coefficient, and off by just that.
     """
     if difference := start_difference(s):
         raise NotRun(difference)
@@ -49,6 +52,10 @@ def gradients(s: Subject) -> Verdict:
     shares = _shares(s)
     rtol, note = s.widened(rtol, note, _variation(s.repeats, rtol, shares))
     bad = _bad(errors, rtol, shares)
+    scaled = _scaled_by_hand(s)
+    if bad and scaled and all(abs(errors[n] - scaled) * shares.get(n, 1.0) <= rtol for n in errors):
+        note += f"; all are shorter by {share(scaled)}, as clipping has made them"
+        errors, bad = {name: abs(error - scaled) for name, error in errors.items()}, []
     evidence: JSON = {
         "compared": len(errors),
         **({"only the reference has one": missing[:50]} if missing else {}),
@@ -94,6 +101,18 @@ def gradients(s: Subject) -> Verdict:
         tolerance=tolerance,
         evidence=evidence,
     )
+
+
+def _scaled_by_hand(s: Subject) -> float:
+    """By what share of the reference's the gradients are off if one side clips by itself, or 0."""
+    ours, theirs = s.pair()
+    hands = by_hand(ours), by_hand(theirs)
+    if hands[0] == hands[1] or not ours or not theirs:
+        return 0.0
+    factor, other = clip_factor(ours[0]), clip_factor(theirs[0])
+    if not factor or other is None or relative(factor, other) > s.criteria.grad_rtol:
+        return 0.0
+    return 1.0 / factor - 1.0 if hands[0] else 1.0 - factor
 
 
 def _own(s: Subject, evidence: JSON, shares: dict[str, float]) -> Verdict | None:

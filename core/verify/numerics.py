@@ -13,7 +13,7 @@ from dataclasses import replace
 from core import records_view as view
 from core.body import JSON
 from core.levels import FAIL, PASS
-from core.verify.batches import unfed
+from core.verify.batches import unfed, unfed_own
 from core.verify.compare import (
     Comparison,
     clip_factor,
@@ -64,6 +64,8 @@ def _both(
     own = s.own_pair()
     if verdict.state != PASS or own is None:
         return verdict
+    if not first and (other := unfed_own(s)):
+        return replace(verdict, evidence={**verdict.evidence, "not in its own precision": other})
     again = judge(*own, True)
     if again.state == FAIL:
         return replace(again, summary=f"in its own precision {again.summary}")

@@ -485,6 +485,36 @@ def test_the_first_step_is_judged_where_only_later_batches_are_others() -> None:
     assert {found[name].state for name in states if name != "batches"} == {"not run"}
 
 
+def test_in_its_own_precision_a_program_may_make_other_batches() -> None:
+    def own(steps: list[JSON], signals: list[JSON]) -> None:
+        of = {"k": "batch", "pid": 7, "tid": 7, "source": "root", "fed": False}
+        signals.append({**of, "n": 3, "state": "unlike", "detail": "x differs in 5 of 256 rows"})
+        steps[3]["loss"] *= 2
+
+    result = l1(parity(nothing, own))["trajectory"]
+    assert result.state == "pass"
+    assert "other batches from batch 4" in result.evidence["not in its own precision"]
+
+
+# --- clipping that is written out ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("off", "state"), [(0.0, "pass"), (0.3, "fail")], ids=["by the coefficient", "by more"]
+)
+def test_gradients_that_the_program_has_clipped_itself_are_shorter(off: float, state: str) -> None:
+    def change(steps: list[JSON], signals: list[JSON]) -> None:
+        for step in steps:
+            step |= {"clips": [], "signature": "B H S M L Z", "by_hand": True}
+        factor = steps[0]["grad_norm_after"] / steps[0]["grad_norm"]
+        errors = signal(signals, "gradients")["errors"]
+        for name in errors:
+            errors[name] = 1 - factor + off
+
+    result = l1(parity(change))["gradients"]
+    assert result.state == state
+
+
 # --- copies of the weights ---------------------------------------------------------------------
 
 
