@@ -116,14 +116,20 @@ def alone(python: str, tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 @pytest.fixture(scope="module")
-def healthy(python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
+def reference(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the tensors that the healthy parity run writes are kept."""
+    return tmp_path_factory.mktemp("kept") / "reference"
+
+
+@pytest.fixture(scope="module")
+def healthy(python: str, reference: Path) -> dict[str, Case]:
     """The program under a probe that does not fail, by mode."""
     found = {}
-    base = tmp_path_factory.mktemp("healthy")
+    base = reference.parent
     for mode in MODES:
         (found[mode],) = run_cases(python, base / mode, [{}], mode=mode)
         if mode == "parity":
-            shutil.copytree(base / mode / "cases" / "0" / "capture", base / "reference")
+            shutil.copytree(base / mode / "cases" / "0" / "capture", reference)
     return found
 
 
@@ -134,13 +140,6 @@ def same(case: Case, alone: Case, mode: str = "light") -> None:
     if mode != "light":  # a hook of modules, for one forward pass: torch goes another way there
         case, alone = (x._replace(err="\n".join(without_calls(x.err))) for x in (case, alone))
     assert (case.out, case.err, case.status) == (alone.out, alone.err, alone.status)
-
-
-@pytest.fixture(scope="module")
-def reference(healthy: dict[str, Case], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tensors that the healthy parity run has written."""
-    (found,) = tmp_path_factory.getbasetemp().glob("healthy*/reference")
-    return found
 
 
 def fault(where: str, kind: str) -> dict[str, Any]:
