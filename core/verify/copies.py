@@ -6,6 +6,7 @@ from core import records_view as view
 from core.body import JSON
 from core.state_parts import Run
 from core.verify.compare import share, show
+from core.verify.growth import grown
 from core.verify.start import start_record
 from core.verify.subject import Subject, Verdict, judged
 
@@ -29,6 +30,9 @@ def other_copies(s: Subject) -> Verdict | None:
     if natural is None or natural > s.criteria.start_rtol:
         return None
     rtol, note = s.low(s.criteria.grad_rtol, s.criteria.bf16_trajectory_rtol)
+    n, how = grown(s, *s.pair())
+    if n:
+        rtol, note = max(rtol, s.criteria.bf16_trajectory_rtol), f" ({how})"
     ours, theirs = _unlike(s.parity_reference, s.parity, rtol)
     if not ours or not theirs or any(_unlike(s.parity_reference, r, rtol)[0] for r in s.repeats):
         return None

@@ -23,9 +23,11 @@ from core.verify.compare import (
     series,
     share,
     show,
+    step_of,
 )
 from core.verify.copies import other_copies
 from core.verify.forward import explained
+from core.verify.growth import grown
 from core.verify.registry import check
 from core.verify.start import start_difference
 from core.verify.structure import by_hand
@@ -61,6 +63,8 @@ def _both(
     verdict = judge(ours, theirs, False)
     if verdict.state == FAIL and (cause := explains(s)):
         raise NotRun(cause)
+    if verdict.state == FAIL and not first and len(theirs) >= len(ours):
+        verdict = _before_growth(s, judge, ours, theirs) or verdict
     own = s.own_pair()
     if verdict.state != PASS or own is None:
         return verdict
@@ -71,6 +75,22 @@ def _both(
         return replace(again, summary=f"in its own precision {again.summary}")
     evidence = {**verdict.evidence, "in its own precision": again.summary}
     return replace(verdict, evidence=evidence)
+
+
+def _before_growth(
+    s: Subject, judge: Judge, ours: list[JSON], theirs: list[JSON]
+) -> Verdict | None:
+    """The verdict on the steps before rounding has grown, if it passes; see :func:`grown`."""
+    n, how = grown(s, ours, theirs)
+    if not n:
+        return None
+    before = [[r for r in steps if step_of(r) < n] for steps in (ours, theirs)]
+    verdict = judge(before[0], before[1], False)
+    if verdict.state != PASS:
+        return None
+    note = f"{how}: judged up to step {n - 1}"
+    evidence = {**verdict.evidence, **s.footnotes(note)}
+    return replace(verdict, summary=f"{verdict.summary}, up to step {n - 1}", evidence=evidence)
 
 
 def _told(
