@@ -16,6 +16,7 @@ if it is not named), ``category``, ``about`` and all that a faithful one may hav
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -91,14 +92,14 @@ def find_projects(folder: Path, only: Iterable[str] = ()) -> list[Project]:
 
     Raises :class:`ProjectError` where there is none, where a file is wrong, or a name unknown.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112  # Path's own raises for a name that is too long
         raise ProjectError(
             f"There is no folder {folder}. The projects of the fault bench are in tests/faults of "
             "a checkout of Pilotage, and not in an installed package: name a folder with "
             "--projects DIR."
         )
     wanted = list(only)
-    places = sorted(p.parent for p in folder.glob(f"*/{FILE}"))
+    places = sorted(p.parent for p in folder.glob(f"*/{FILE}") if p.is_file())
     if not places:
         raise ProjectError(f"There is no project in {folder}: none of its folders has a {FILE}.")
     asked = {name.partition("/")[0] for name in wanted}

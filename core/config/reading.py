@@ -85,7 +85,7 @@ def load(
         data["reference"]["bundle"] = str(_given(bundle))
     config = build(data, source)
     if python is not None:
-        python = _program(python)
+        python = program(python)
         config = replace(config, project=replace(config.project, python=python))
     if speed is not None:
         config = replace(config, agent=replace(config.agent, speed=float(speed)))
@@ -102,8 +102,11 @@ def _given(path: Path | str) -> Path:
         raise ConfigError(f"{path} names a home directory that is not known: {err}") from err
 
 
-def _program(python: str) -> str:
-    """The ``--python`` of a command line: a path, absolute, or a name that is on the ``PATH``."""
+def program(python: str) -> str:
+    """The ``--python`` of a command line: a path, absolute, or a name that is on the ``PATH``.
+
+    Raises :class:`ConfigError` for what can't be started.
+    """
     found = str(_given(python)) if "/" in python else python
     if not found or shutil.which(found) is None:
         raise ConfigError(f"--python: there is no program {python!r} that can be started.")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tui.commands.base import DOES_NOT_HOLD, HOLDS, json_option, python_option, show
+from tui.commands.base import DOES_NOT_HOLD, HOLDS, given, json_option, python_option, show
 
 
 @click.group(short_help="Measure what Pilotage costs a run, and what it detects.")
@@ -69,7 +69,7 @@ def probe(
 @click.option(
     "--projects",
     "folder",
-    type=click.Path(file_okay=False),
+    type=click.Path(),
     metavar="DIR",
     help="Folder of projects with their faults (default: tests/faults of the checkout).",
 )
@@ -88,7 +88,7 @@ def probe(
 )
 @click.option(
     "--keep",
-    type=click.Path(file_okay=False),
+    type=click.Path(),
     metavar="DIR",
     help="Keep copies, bundles, answers and sessions (PROJECT/VARIANT/home) in this new directory.",
 )
@@ -124,20 +124,23 @@ def faults(
       pilotage bench faults --only charlm --only ddp4/clip-before-reduce
       pilotage bench faults --projects ~/our-faults --json
     """
-    from pathlib import Path
-
     from core.bench import fault_report as reporting
     from core.bench import faults as measuring
     from core.bench.fault_projects import find_projects
+    from core.config.reading import program
+    from core.recorder.stopping import stoppable
 
-    place = Path(folder).expanduser().absolute() if folder else measuring.PROJECTS
-    report = measuring.measure(
-        find_projects(place, only),
-        jobs=jobs,
-        keep=Path(keep).expanduser().absolute() if keep else None,
-        python=python,
-        limit_s=limit,
-        say=lambda text: click.echo(text, err=True),
-    )
+    place = given(folder).absolute() if folder else measuring.PROJECTS
+    if python is not None:
+        python = program(python)
+    with stoppable("bench"):
+        report = measuring.measure(
+            find_projects(place, only),
+            jobs=jobs,
+            keep=given(keep).absolute() if keep else None,
+            python=python,
+            limit_s=limit,
+            say=lambda text: click.echo(text, err=True),
+        )
     show(reporting.as_json(report), reporting.describe(report), as_json)
     raise click.exceptions.Exit(HOLDS if report.holds else DOES_NOT_HOLD)

@@ -7,6 +7,8 @@ verdict is tried without training anything.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -476,6 +478,50 @@ def test_bad_input_is_a_sentence_and_exit_2(folder: Path) -> None:
     unknown = ask("--projects", str(folder), "--only", "other", "--json")
     assert unknown.exit_code == 2
     assert "there is: tiny" in json.loads(unknown.stdout)["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--projects", "x" * 300), "There is no folder"),
+        (("--projects", "~nobody-of-this-name/x"), "There is no folder"),
+        (("--projects", "/dev/null"), "There is no folder"),
+        (("--python", "/nowhere/python"), "--python: there is no program"),
+        (("--only", "tiny", "--keep", "x" * 300), "can't be used: File name too long"),
+    ],
+)
+def test_names_that_are_none_cost_no_run(
+    folder: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = ask("--projects", str(folder), *arguments, "--json")
+    assert done.exit_code == 2
+    assert said in json.loads(done.stdout)["error"]
+
+
+def test_a_pipe_in_the_place_of_a_project_is_none(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    os.mkfifo(tmp_path / "p" / "project.toml")
+    assert "There is no project in" in ask("--projects", str(tmp_path)).stderr
+
+
+def test_a_bench_that_is_stopped_ends_its_commands_and_leaves_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    stopped: list[Processes] = []
+    real = Processes.stop
+    monkeypatch.setattr(Processes, "stop", lambda self: (stopped.append(self), real(self))[1])
+
+    def record(*arguments: object) -> tuple[Path, float]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise StepFailed("it was ended")
+
+    monkeypatch.setattr("core.bench.faults.record_reference", record)
+    done = ask("--projects", str(folder))
+    assert (done.exit_code, len(stopped)) == (2, 1)
+    assert done.stderr.endswith("pilotage: The bench was stopped by SIGTERM.\n")
+    assert not [*(tmp_path / "tmp").iterdir()]
 
 
 def rows_of(verdicts: list[str]) -> list[Judged]:
