@@ -248,10 +248,8 @@ def _modules(part: JSON) -> str:
     if part["why"]:
         return part["why"]
     first = f"; the first beyond 1e-5 is {part['first']}" if part["first"] else ""
-    return (
-        f"{part['compared']} modules, largest relative L2 {_error(part['error'])} "
-        f"({part['worst']}){first}"
-    )
+    worst = f" ({part['worst']})" if part["worst"] else ""
+    return f"{part['compared']} modules, largest relative L2 {_error(part['error'])}{worst}{first}"
 
 
 def _module_rows(part: JSON) -> list[str]:
