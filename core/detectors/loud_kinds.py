@@ -133,7 +133,7 @@ class RuntimeMissing(ErrorDetector):
         r"|slice_builder_worker_addresses|XRT_TPU_CONFIG|Unknown backend:? '?tpu|(?:[Cc]ould not|[Ff]ailed to|[Uu]nable to|[Cc]an't|[Cc]annot) (?:find|open|load|locate) .{0,30}libtpu"
         r"|TPU.{0,30} (?:(?:was|were|is|are) )?not (?:found|available)|[Nn]o (?:accelerator|XLA devices?|neuron devices?)\b.{0,30}(?:found|available|detected)"
         r"|PJRT_DEVICE|PjRt ?plugin.{0,30}(?:not|fail)|/dev/(?:accel|neuron)\d* .{0,20}(?:No such|not)|NRT_INIT|nrt_init"
-        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|not implemented for XRT|[Ff]ailed to infer device type|Session \w+ is not found|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
+        r"|Backend 'tpu' (?:failed|is not)|Invalid (?:accelerator|TPU) type|not implemented for XRT|[Uu]nable to create \w+ client|NOT_FOUND: libtpu|[Ff]ailed to infer device type|Session \w+ is not found|Requested backend \S+ .{0,20}failed to initialize|[Ff]ailed to connect to (?:all addresses|remote|TPU)"
         r"|KeyError: '(?:COLAB_TPU_ADDR|(?:CLOUD_)?TPU_\w+|XRT_\w+|PJRT_\w+|NEURON_\w+)'|(?:Expected|expected) \d+ worker addresses|[Nn]euron (?:driver|runtime)\b.{0,40}(?:not|can't|cannot|version|old)|maintenance event"
     )
     TITLE = "the TPU runtime can't be started"
@@ -177,7 +177,7 @@ class CudaAssumed(ErrorDetector):
     NAME, CATEGORY = "cuda_assumed", "C2"
     SOURCE = "torch's own messages where CUDA is not compiled in or no driver is found"
     PATTERN = (
-        r"Torch not compiled with CUDA|torch\._C' has no attribute '_cuda|[Ee]xpected (?:object of )?device (?:type )?\S{1,12} but got|bad device: found|\bis on (?:CPU|cpu|xla\S*),? but expected|Unsupported nprocs|before calling xmp\.spawn"
+        r"Torch not compiled with CUDA|torch\._C' has no attribute '_cuda|[Ee]xpected (?:object of )?device (?:type )?\S{1,12} but got|bad device: found|incompatible tensor type|\bis on (?:CPU|cpu|xla\S*),? but expected|Unsupported nprocs|before calling xmp\.spawn"
         r"|NVIDIA driver|[Nn]o (?:CUDA )?GPUs? (?:are|is|found|available|detected)"
         r"|CUDA (?:driver|error|unknown error|is not available|is required|must be available|device|version|initialization|not available|support)"
         r"|libcuda|NCCL|nccl|nvidia-smi|NVML|nvmlInit|cudnn|cuDNN|cublas|CUBLAS"

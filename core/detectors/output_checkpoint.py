@@ -181,8 +181,8 @@ def _missing(text: str, names: list[str]) -> list[str]:
 
 def _counts_many(text: str) -> bool:
     """Whether a line counts keys that are missing, many of them: ``missing keys: 291``."""
-    m = re.search(r"(?:missing|unexpected)[_ ](?:adapter |lora )?keys?\W{1,4}(\d+)\b|\b(\d+) (?:missing|unexpected) (?:adapter |lora )?keys", text, re.I)  # fmt: skip
-    return bool(m and int(m[1] or m[2]) >= 5)
+    m = re.search(r"(?:missing|unexpected)[_ ](?:adapter |lora )?keys?\W{1,4}(\d+)\b|\b(\d+) (?:missing|unexpected) (?:adapter |lora )?keys|load\w*.{0,24}\b(\d+) missing", text, re.I)  # fmt: skip
+    return bool(m and int(next(g for g in m.groups() if g)) >= 5)
 
 
 _FILE = re.compile(

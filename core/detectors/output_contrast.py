@@ -26,7 +26,7 @@ LINE_CHARS, NUMBERS = 600, 24
 _SIDES: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = tuple(
     (name, re.compile(a, re.IGNORECASE), re.compile(b, re.IGNORECASE))
     for name, a, b in (
-        ("device", r"\b(?:cpu|host|gpu|cuda|v100|a100|h100|p100|t4)\b", r"\b(?:tpu|xla|torch_xla|neuron|trn1|trainium)\b"),
+        ("device", r"\b(?:cpu|host|gpu|nvidia|eager|cuda|v100|a100|h100|p100|t4)\b", r"\b(?:tpu|xla|torch_xla|neuron|trn1|trainium)\b"),
         ("precision", r"\b(?:float32|fp32|f32|full precision)\b", r"\b(?:bf16|bfloat16|fp16|float16|XLA_USE_BF16)\b|XLA_USE_BF16"),
         ("load", r"\b(?:before|at|when) (?:sav|load|reload|restor|resum|restart)\w*|\bpre-?(?:save|load)", r"\b(?:after (?:re)?(?:load|stor|sum|start)\w*|after (?:re)?sav\w*|(?:re)?loaded|restored|resumed)\b"),
         ("move", r"\b(?:count )?before (?:the )?(?:mov|\.?to\b)\w*|\bcount before\b|\bcpu\b|\bhost\b", r"\bafter (?:the )?(?:mov|\.?to\b)\w*|\bcount after\b|\b(?:xla|tpu)\b"),
@@ -35,6 +35,13 @@ _SIDES: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = tuple(
         ("average", r"^\W*(?:test|val\w*|eval\w*)\b", r"\bEMA\b"),
     )
 )  # fmt: skip
+_SIDE_ALONE = re.compile(r"(?:^|[\s(:])(?:cpu|gpu|cuda|tpu|xla|eager|tpu v\d)$")
+_TIMED = re.compile(
+    r"\b(?:secs?|seconds|s|ms|min|minutes|time|latency)\b(?:/| per )?|/epoch|/step", re.I
+)
+_SIZED = re.compile(
+    r"\b(?:[KMG]i?B|memory|mem|usage|util\w*|version|torch|lr|price)\b|%", re.IGNORECASE
+)
 _PRECISION = re.compile(r"(?:xla use )?(?:float32|fp32|f32|bf16|bfloat16|fp16|float16)(?: ?=? ?1)?|xla use bf16 1", re.I)  # fmt: skip
 _SPEED = re.compile(r"^ ?(?:it|iter\w*|steps?|samples?|tokens?|im(?:a)?ge?s?|examples?|seq\w*|batch(?:es)?) ?(?:/|per) ?s|^ ?wps\b", re.I)  # fmt: skip
 _SPEED_KEY = re.compile(r"\b(?:throughput|wps|it/s|steps?/s|speed)\b", re.IGNORECASE)
@@ -206,6 +213,11 @@ def _kind(text: str, f: Field) -> str:
     if f.value >= 1000 or f.unit in ("M", "B", "K"):
         named = _COUNT.search(text) and (f.unit in ("M", "B", "K", "m", "b") or f.value >= 10_000)
         return "count" if named else ""
+    if "." in f.text and not f.unit and _SIDE_ALONE.search(f.key):
+        # cpu 0.4411, xla 0.4902: what is measured stands elsewhere in the line.
+        if _SPEED_KEY.search(text):
+            return "it/s"
+        return "s" if _TIMED.search(text) else "" if _SIZED.search(text) else "value"
     if "." in f.text and _PRECISION.fullmatch(f.key):
         return "value"  # float32: 1.48 1.31 1.26
     return "value" if _VALUE.search(before) and "." in f.text else ""

@@ -129,6 +129,9 @@ class SamplesEvaluated(OutputDetector):
         for line in log.lines:
             if m := _WHOLE_SET.search(line.text):
                 whole = (_int(m[1]), line)
+            pair = _PREDICTED.search(line.text)
+            if pair and _int(pair[1]) != _int(pair[2]):
+                return [(_int(pair[1]), _int(pair[2]), [line])]
             if (m := _DONE.search(line.text)) and (whole is None or m.start(1) != m.end(1)):
                 done = (_int(m[1]), line)
         if not whole or not done or whole[0] < 20 or done[0] < 20:
@@ -152,6 +155,7 @@ class SamplesEvaluated(OutputDetector):
 
 
 _DONE = re.compile(r"\b(?:evaluated|scored|predictions?|preds|total|gathered|counted|outputs)\b(?:\.shape)?(?: (?:on|over|of))?\s?[(:=\[]{0,3}\s?(\d[\d,]{1,9})\b(?!\.\d)(?! ?[x*]\b)", re.I)  # fmt: skip
+_PREDICTED = re.compile(r"\b(\d[\d,]{1,9}) (?:predictions|preds|outputs|scores)\b.{0,24}?\b(\d[\d,]{1,9}) (?:labels|references|samples|examples|images|targets)\b", re.I)  # fmt: skip
 _WHOLE_SET = re.compile(r"\b(?:dataset|data set|(?:test|val\w*|eval\w*|dev)(?:uation)?[ _](?:data)?set|labels?|num[_ ]examples|references|ground truth)\b(?: (?:size|has|in|of|is|in eval set|in (?:the )?\w+ set))?\s?[(:=\[]{0,2}\s?(\d[\d,]{1,9})\b(?!\.\d)", re.I)  # fmt: skip
 _MANY_IN = re.compile(r"\blen\(\w*(?:data|dataset|ds|labels?|references|test|val\w*|eval\w*)(?:\[.{1,20}\])?\)\W{1,4}(\d{1,9})\b|\bnum_rows\W{1,4}(\d{1,9})\b")  # fmt: skip
 _MANY_OUT = re.compile(r"\blen\(\w*(?:preds?|predictions?|outputs?|results?|logits)\)\W{1,4}(\d{1,9})\b|\b(?:preds?|predictions?|outputs?|logits)\.shape(?:\[0\])?\W{1,4}(\d{1,9})\b")  # fmt: skip

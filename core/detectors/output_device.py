@@ -210,7 +210,7 @@ class ChipIdle(OutputDetector):
 
 _AMP = re.compile(
     r"GradScaler is enabled, but CUDA is not available|device_type of 'cuda', but CUDA is not available"
-    r"|amp.{0,40}CUDA is not available|CUDA is not available.{0,4}\s*Disabling|autocast.{0,60}cuda.{0,60}(?:disabl|no effect)",
+    r"|GradScaler\b.{0,24}\bdisabled\b.{0,12}\bCUDA|amp.{0,40}CUDA is not available|CUDA is not available.{0,4}\s*Disabling|autocast.{0,60}cuda.{0,60}(?:disabl|no effect)",
     re.IGNORECASE,
 )
 
@@ -224,7 +224,7 @@ class CudaLeftIn(OutputDetector):
 
     def read(self, log: LogLook) -> Sighting | None:
         """See :meth:`OutputDetector.read`."""
-        lines = log.matching(_AMP, 3, "cuda is not available", "autocast")
+        lines = log.matching(_AMP, 3, "cuda is not available", "autocast", "gradscaler")
         if not lines:
             return None
         evidence, at = quote(lines)

@@ -50,6 +50,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"(?:real_devices|device_hw|device_type)\b.{0,60}\bCPU\b(?::\d)?\W",
         r"\b(?:torch_xla|libtpu|jaxlib|torch)\b.{0,40}\b(?:built|compiled|made) (?:for|with|against)\b.{0,40}\b(?:found|got|but|have|has|installed|running)\b",
         r"\b(?:torch_xla|libtpu|jaxlib)\b.{0,30}\b(?:is|are) not installed\b",
+        r"\b(?:xla|xla_device|devices)\b.{0,60}\(CPU\)",
     ),
     _kind(
         "C2", "the parameters are not updated",
@@ -62,6 +63,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:does not|doesn't|not|never) (?:learn(?:ing)?|train(?:ing)?|converg\w+)\b.{0,30}\b(?:on|with|under) (?:the )?(?:tpu|xla|neuron)",
         r"\bloss\b.{0,12}(?<![\w.])(\d+\.\d{3,})\s?(?:->|→|=>|to)\s?\1\b",
         r"\bgrad\b\S{0,4}\W{1,6}(?:is )?None\b",
+        r"\boptim\w*\b.{0,30}\b0 (?:params|parameters|tensors|groups)\b",
         r"\bid\(.{0,60}(?:optim|group|param).{0,80}(?:!=|is not)",
         r"\boptim\w*\b.{0,60}\b(?:param_groups|params?|state)\b.{0,80}\bcpu\b(?!.{0,40}(?:offload|moved))",
         rf"\b{_P}\b.{{0,40}}\b(?:on|device\W{{1,3}}) ?cpu\b.{{0,60}}\b(?:batch|inputs?|data|training)\b.{{0,40}}\b(?:xla|tpu)",

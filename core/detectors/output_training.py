@@ -160,7 +160,7 @@ class LossDoesNotMove(OutputDetector):
             and s.finite
             and s.mean >= 0.02
             and s.spread <= FLAT / 2
-            and s.precision <= FLAT
+            and (s.precision <= FLAT or (s.same and s.precision <= 5 * FLAT))
             and not s.falls_steadily
             and all(r.row.step is None and r.row.epoch is None for r in s.readings)
         ]

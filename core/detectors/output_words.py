@@ -34,7 +34,7 @@ _TOPICS: dict[str, tuple[tuple[float, str], ...]] = {
         (1, r"\.cuda\b|\bcuda\b"), (1.5, r"\bpretrained\b.{0,24}\b(?:equal|same)|\b(?:equals?|same)\b.{0,24}\bpretrained"),
     ),
     "C3": (
-        (2, r"\bsync_dist|\bdrift\w*|\bsharding\b|\bsharded\b|\bsplit across"), (1.5, r"\bprocesses\b|\bcores\b|\bhosts\b|\bon (?:core|rank|replica|host) \d"), (2, r"\bafter each save|\bsampler|\beval(?:uation)?\b.{0,20}\btwice"),
+        (2, r"\bshare\b|\bwriter\b|\bwrote\b|\bmd5\b|\bhash\w*"), (2, r"\bsync_dist|\bdrift\w*|\bsharding\b|\bsharded\b|\bsplit across"), (1.5, r"\bprocesses\b|\bcores\b|\bhosts\b|\bon (?:core|rank|replica|host) \d"), (2, r"\bafter each save|\bsampler|\beval(?:uation)?\b.{0,20}\btwice"),
         (3, r"\bcheckpoint\w*|\bckpts?\b|state[_ ]dict|\.(?:pt|bin|safetensors|ckpt)\b"), (2, r"\bsav(?:e|ed|ing)\b"), (2.5, r"\b(?:re)?load(?:ed|ing)?\b|\bresum\w+|\brestor\w+|\brestart\w*"),
         (2, r"\badapters?\b|\blora\b|\bmerged?\b"), (4, r"\b(?:un)?ti(?:ed|e)\b|\btie_weights"), (2, r"\blm_head|\bembed\w*"), (3, r"\bclip\w*\b"),
         (2.5, r"\b(?:all-?_?)?reduc(?:e|ed|tion)\b|\bsync(?:ed|hroni[sz]ed)?\b(?!\()"), (2, r"\b(?:replicas?|ranks?)\b|\b(?:core|process|host|worker)[ :#]?\d"), (2, r"\bworld[_ ]size|\b[2-9]\d? (?:tpu )?(?:cores|chips|replicas|processes|devices)\b"),
@@ -45,7 +45,7 @@ _TOPICS: dict[str, tuple[tuple[float, str], ...]] = {
         (1.5, r"\bone\b.{0,10}\bcore|\b1 core\b|\bsingle core|\bon one\b"), (2, r"\bsame (?:batch|data|samples|order)"), (1.5, r"\bbase model|\bbase\b"),
     ),
     "C4": (
-        (1.5, r"\bIR\b|\bnodes\b|\bHLO\b"), (2, r"\bunroll\w*|\bloop\b|\bLSTM\w*|\bRNN\b"), (2, r"\b(?:hours?|minutes|min)\b"), (1, r"\bno (?:barrier|mark_step|sync)|\bwithout (?:barrier|mark_step|sync)"), (2, r"\bsteps together|\bgraph of"),
+        (2, r"\brerun\w*|\bfirst step\b|\bwarm-?up run"), (1.5, r"\bIR\b|\bnodes\b|\bHLO\b"), (2, r"\bunroll\w*|\bloop\b|\bLSTM\w*|\bRNN\b"), (2, r"\b(?:hours?|minutes|min)\b"), (1, r"\bno (?:barrier|mark_step|sync)|\bwithout (?:barrier|mark_step|sync)"), (2, r"\bsteps together|\bgraph of"),
         (4, r"\b(?:re-?)?compil\w*|CompileTime"), (2, r"\bgraphs?\b|\bHLO\b|\bIR\b"), (2.5, r"mark_step|\bsync\(\)|\blazy"), (1.5, r"\bs/(?:it|step)\b|\bit/s\b|\b\d+(?:\.\d+)? ?(?:s|sec|min|minutes|h|hours)\b"),
         (2, r"\bslow(?:er|ly)?\b|\blonger\b|\btakes\b"), (2.5, r"\bhangs?\b|\bhung\b|\bstuck\b|\bfroze\w*|\bnever (?:ends|finish|return)|\bnot finished|\bno progress|\bnever\b.{0,12}(?:ends|stops)|\bdeadlock"),
         (2.5, r"\b(?:RAM|RSS|host memory|free -|swap|VmRSS)\b|\bfree -g"), (2, r"\.item\(\)|\bprint(?:ed|ing)?\b|\btransfers?\b|Transfer(?:From|To)"), (2, r"\b(?:seq\w*|input|batch) (?:len\w*|shape)|\blen \d|\bdynamic|\bpadd\w+|\bshapes?\b.{0,12}\bchang"),
@@ -67,7 +67,7 @@ _MADE = {
 #: Words of one who complains; and weaker ones, for which the words of the topic have to weigh more.
 _COMPLAINS = re.compile(
     r"\b(?:not|never|nothing|wrong|bad|worse|lower than|broken|lost|missing|stuck|stays?|stopped|hangs?|slower|instead|expected|should|requested|mismatch\w*"
-    r"|differs?|skipped|ignored|unchanged|fails?|idle|unused|garbage|leak\w*|only|(?:9\d|100) ?% of|times (?:lower|higher|per)|again)\b|\w+n't\b|!=|\b\d{2,4}x\b",
+    r"|differs?|skipped|ignored|unchanged|fails?|idle|unused|garbage|leak\w*|although|but|despite|spikes?|explod\w+|diverg\w+|drift\w*|apart|collaps\w+|printed \d+ times|only|(?:9\d|100) ?% of|each (?:time|run|call|core|rank|process|rerun|epoch)|per (?:process|core|rank)|times (?:lower|higher|per)|again)\b|\w+n't\b|!=|\b\d{2,4}x\b",
     re.IGNORECASE,
 )
 #: A remark that a person has put behind or below what was printed.
@@ -76,8 +76,8 @@ _REMARKS = re.compile(
     re.IGNORECASE,
 )
 _WEAKLY = re.compile(
-    r"\b(?:none|same|identical|equals?|different|constant|zeros?|each|every|twice|False|grow\w*|fell|drops?|without|was|vs\.?)\b|->|=="
-    r"|(?<![\w.])0(?:\.0+)?(?![\w.:/])|\b(?:cpu|gpu)\b.{0,40}\d.{0,40}\b(?:tpu|xla)\b|\b(?:tpu|xla)\b.{0,40}\d.{0,40}\b(?:cpu|gpu)\b",
+    r"\b(?:none|same|identical|equals?|different|constant|zeros?|twice|False|grow\w*|fell|drops?|without|was|vs\.?)\b|->|=="
+    r"|(?<![\w.:])(?<!rank )0(?:\.0+)?(?![\w.:/])|\b(?:cpu|gpu)\b.{0,40}\d.{0,40}\b(?:tpu|xla)\b|\b(?:tpu|xla)\b.{0,40}\d.{0,40}\b(?:cpu|gpu)\b",
     re.IGNORECASE,
 )
 WEAKLY = 5.5
@@ -127,13 +127,16 @@ def topic_of(lines: list[str], enough: float = ENOUGH) -> str:
 def _agrees(text: str) -> bool:
     """Whether a line sets the same numbers beside each other: ``2.01 (was 2.01)``."""
     numbers = _REALS.findall(text)
+    if re.search(r"\bbefore\b.*\bafter\b", text, re.IGNORECASE):
+        numbers += _WHOLES.findall(text)
     lists = _LISTS.findall(text)
     return (len(numbers) == 2 or len(lists) == 2) and (
         len(set(numbers)) == 1 or (bool(lists) and len(set(lists)) == 1)
     )
 
 
-_REALS = re.compile(r"(?<![\w.])(?:\d+\.\d{2,}|\d{2,}(?!\.\d))(?![\w.:/])")
+_REALS = re.compile(r"(?<![\w.])\d+\.\d{2,}(?![\w.])")
+_WHOLES = re.compile(r"(?<![\w.])\d{2,}(?![\w.:/])")
 _LISTS = re.compile(r"\[[^\[\]]{3,200}\]")
 
 

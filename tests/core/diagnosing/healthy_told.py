@@ -4,6 +4,17 @@ from __future__ import annotations
 
 #: name: lines
 TOLD_WELL: dict[str, str] = {
+    # the first lines of a run
+    "start of a run": "torch 2.9.1, torch_xla 2.9.0\nUsing device: xla:0\nNum params: 124.4M\nLoading dataset wikitext\nNum examples = 36718\n***** Running training *****",
+    "start on chips": "PJRT_DEVICE=TPU\nworld size: 8\nrank 0 of 8, device xla:0\nrank 1 of 8, device xla:1\ncompiling the first step, this may take a few minutes",
+    "start from a checkpoint": "Loading checkpoint shards: 100%|##########| 4/4\nresuming from out/checkpoint-500 at step 500\noptimizer state restored\nstep 510 loss 2.31",
+    "start with settings": "seed: 42\nbf16: true\ndropout: 0.1\nlr: 3e-4\ngradient clipping: 1.0\nbatch size 32 on each of 8 cores",
+    "end of a run": "step 1000 loss 1.21\nsaving checkpoint to out/last\nsaved 291 tensors (248 MB)\ntraining took 41 min",
+    "an evaluation": "evaluating on 10000 images\nval loss 0.61 val acc 0.81\nbest so far, saving model.pt",
+    "a profile": "step time 0.21 s: forward 0.06 s, backward 0.12 s, optimizer 0.03 s",
+    "a summary": "model: gpt2, 124.4M params\ndevice: xla:0\nmixed precision: bf16\ncompile time 41 s\n8.1 it/s",
+    "a data loader": "dataset has 50000 samples, 1562 batches of 32\nshuffle with seed 0, set_epoch is called\nstep 10 loss 2.1",
+    "a test run": "collected 12 items\ntests/test_model.py ............ [100%]\n12 passed in 8.11s",
     # no excerpt of a failure: other words of memory, graphs, time
     "frozen layers": "frozen layers: 12 of 24\nfreezing the backbone for 2 epochs\nstep 10 loss 2.1",
     "may hang": "this may hang if a process dies early\nstep 10 loss 2.1",
