@@ -75,6 +75,13 @@ def test_a_run_that_broke_off_is_not_judged_by_its_evaluations() -> None:
     assert (found.state, "exit 0" in found.reason) == ("not run", True)
 
 
+def test_fewer_samples_are_no_other_mode() -> None:
+    before = finishing({"eval_train_mode": 1440, "eval_samples": 2880})
+    change = finishing({"eval_train_mode": 1440, "eval_samples": 1800})
+    found = results([], [], before=before, change=change)
+    assert (found["L3.evaluated"].state, found["L3.samples"].state) == ("pass", "fail")
+
+
 def test_a_run_that_evaluates_nothing_or_says_nothing_of_its_mode_is_not_judged() -> None:
     nothing = finishing({"eval_samples": 0, "eval_train_mode": 0})
     assert results([], [], both=nothing)["L3.evaluated"].state == "not run"
