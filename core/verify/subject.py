@@ -199,10 +199,7 @@ class Subject:
     def optimizers(self) -> tuple[list[JSON], list[JSON]]:
         """``optimizer`` records of the two parity runs, in order of first use."""
         self._both("optimizer")
-        return (
-            view.records(self.parity_reference, "optimizer"),
-            view.records(self.parity, "optimizer"),
-        )
+        return _told_once(self.parity_reference), _told_once(self.parity)
 
     def _both(self, k: str) -> tuple[JSON, JSON]:
         found = []
@@ -278,6 +275,25 @@ class Subject:
     def rtol(self, fp32: float, low: float) -> float:
         """The tolerance by dtype: ``fp32``, or ``low`` where :attr:`low_precision` says so."""
         return max(fp32, low) if self.low_precision else fp32
+
+
+def _told_once(run: Run) -> list[JSON]:
+    """A run's ``optimizer`` records without those that say again what is known.
+
+    The probe describes an optimizer anew once any module was moved, such as a copy that is saved.
+    """
+    found: list[JSON] = []
+    said = set()
+    for record in view.records(run, "optimizer"):
+        groups = [
+            {k: v for k, v in group.items() if k not in ("lr", "initial_lr")}
+            for group in view.rows(record.get("groups"))
+        ]
+        words = repr((record.get("optimizer_id"), record.get("cls"), groups))
+        if record.get("optimizer_id") is None or words not in said:
+            said.add(words)
+            found.append(record)
+    return found
 
 
 def is_target_run(state: SessionState, run: Run) -> bool:

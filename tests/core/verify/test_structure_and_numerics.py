@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -125,6 +126,24 @@ def test_another_optimizer_fails(change: JSON, text: str) -> None:
     scene = parity(lambda _, signals: signal(signals, "optimizer").update(change))
     result = l1(scene)["optimizer"]
     assert (result.state, result.summary) == ("fail", text)
+
+
+def test_an_optimizer_that_is_described_again_is_one() -> None:
+    """As after a copy of the model was moved to the CPU and saved."""
+
+    def again(lr: float, id: int, **group: JSON) -> Callable[[list[JSON], list[JSON]], None]:
+        def change(steps: list[JSON], signals: list[JSON]) -> None:
+            first = signal(signals, "optimizer")
+            first["optimizer_id"] = 1
+            more = {**copy.deepcopy(first), "optimizer_id": id}
+            more["groups"][0] |= {"lr": lr, **group}
+            signals.append(more)
+
+        return change
+
+    assert l1(parity(again(1e-9, 1)))["optimizer"].state == "pass"
+    for other in (again(1e-9, 2), again(1e-9, 1, weight_decay=0.5)):
+        assert l1(parity(other))["optimizer"].summary == "2 optimizers instead of 1"
 
 
 def test_a_changed_hyperparameter_is_named() -> None:

@@ -35,7 +35,8 @@ def on_reduce(args, kwargs, result):
     if thread.pending is None and thread.open is not None and "B" in thread.open.events:
         if thread.open.events[-1] != "R" or thread.open.grads is not None:
             note(thread, "R")
-        thread.open.grads = None  # they are other ones now; read again at the clip or the step
+        if not thread.open.clips:
+            thread.open.grads = None  # they are other ones now; read again at the clip or the step
 
 
 def after_sync(args, kwargs, result):
