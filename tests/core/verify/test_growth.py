@@ -77,3 +77,34 @@ def test_steps_that_are_missing_are_no_rounding() -> None:
         del steps[-1]
 
     assert states(change)["trajectory"][0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("errors", "distance", "state"),
+    [
+        (GROWING, 0.0202, "pass"),
+        (GROWING, 0.1, "fail"),
+        (GROWING[:6] * 2, 0.0202, "fail"),
+    ],
+)
+def test_a_copy_of_the_weights_is_held_less_closely_once_rounding_has_grown(
+    errors: tuple[float, ...], distance: float, state: str
+) -> None:
+    def kept(at: float) -> JSON:
+        copies = [{"root": 0, "name": "EMA", "distance": at}]
+        return {"k": "copies", "pid": 7, "tid": 7, "n": K, "copies": copies}
+
+    scene = Scene(criteria={"parity_steps": K}).snapshot("t0")
+    scene.run("reference")
+    for xla, of, at in ((False, "reference", 0.02), (True, "target", distance)):
+        if xla:
+            scene.snapshot("t1").run("attempt")
+        steps = step_records(K, xla=xla, parity=True)
+        signals = [*signal_records(K, xla=xla, parity=True), kept(at)]
+        if xla:
+            apart(*errors)(steps)
+        scene.run("parity", of, steps=steps, signals=signals, lines=())
+    found = {r.check: r for r in evaluate(scene.state, "t1")}["L1.update"]
+    assert found.state == state
+    if state == "fail":
+        assert found.summary.startswith("a copy of the weights (EMA)")
