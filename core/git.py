@@ -98,6 +98,18 @@ class Git:
             out = self._run(checkout, env, ["diff-files", "--name-only", "-z"], None, (0,))
         return [p for p in out.decode("utf-8", "replace").split("\0") if p]
 
+    def restore(self, checkout: Path, commit: str, paths: Collection[str]) -> None:
+        """Make these paths of a checkout of ours what they are in ``commit``."""
+        with tempfile.TemporaryDirectory(dir=self._exclude.parent) as place:
+            env = {
+                "GIT_DIR": str(self._git_dir),
+                "GIT_WORK_TREE": str(checkout),
+                "GIT_INDEX_FILE": f"{place}/index",
+            }
+            self._run(checkout, env, ["read-tree", commit], None, (0,))
+            names = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+            self._run(checkout, env, ["checkout-index", "-f", "-z", "--stdin"], names, (0,))
+
     def user_excludes(self) -> str:
         """What the operator's own global exclude file says (ours takes its place)."""
         out = self._run(

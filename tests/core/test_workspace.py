@@ -409,6 +409,22 @@ def test_a_tampered_reference_is_seen(repo: Path, session: Path) -> None:
     assert work.reference_changes() == ["train.py"]
 
 
+def test_what_a_reference_run_has_written_anew_is_put_back(repo: Path, session: Path) -> None:
+    (repo / "model.pt").write_bytes(b"pretrained")  # the project keeps a result of its own
+    git(repo, "add", "-f", "model.pt")
+    git(repo, "commit", "-qm", "model")
+    work = Workspace.create(repo, session)
+    kept = work.reference_root / "model.pt"
+    assert kept.read_bytes() == b"pretrained"
+    kept.write_bytes(b"trained")
+    assert work.reference_changes() == []
+    assert kept.read_bytes() == b"pretrained"
+    kept.unlink()
+    (work.reference_root / "train.py").write_text("lr = 100\n")
+    assert work.reference_changes() == ["train.py"]
+    assert kept.read_bytes() == b"pretrained"
+
+
 def test_a_tampered_git_file_does_not_lead_elsewhere(repo: Path, session: Path) -> None:
     work = Workspace.create(repo, session)
     evil = session.parent / "evil"
