@@ -31,6 +31,9 @@ CHUNK = 1 << 20
 MAX_RECORDS = 512 << 20
 """Bytes of events of one run, at most: 16 MB of output and a million steps of 500 bytes each."""
 
+MAX_ALL_RECORDS = 2 << 30
+"""Bytes of events of all runs of a bundle: an import holds them in memory, at some four times this."""
+
 KINDS = (
     "run.started", "run.output", "run.elided", "run.stalled", "run.resumed", "run.sampled",
     "host.sampled", "run.stepped", "run.signalled", "run.ended", "run.result",
@@ -60,6 +63,12 @@ def write_bundle(
             for facts, run in zip(manifest.runs, runs, strict=True):
                 name = f"runs/{facts.n}.jsonl"
                 members[name] = _add(archive, name, _lines(events(run), run), deflate=True)
+                records = sum(m.bytes for n, m in members.items() if n.endswith(".jsonl"))
+                if records > MAX_ALL_RECORDS:
+                    raise BundleError(
+                        f"The runs left more than {MAX_ALL_RECORDS >> 20} MB of records, which a "
+                        "bundle does not hold. Record it with fewer seeds, or a shorter training."
+                    )
                 for rank in facts.ranks:
                     members |= _capture(archive, facts.n, rank, captures(run) / f"rank{rank}")
             manifest = replace(manifest, members=members)

@@ -21,7 +21,15 @@ from typing import BinaryIO
 
 from core.body import Body
 from core.events import RunEnded, RunStarted, Unknown, decode_body
-from core.reference.bundle import CHUNK, DIGEST, KINDS, MAX_RECORDS, SEAL, digest_of
+from core.reference.bundle import (
+    CHUNK,
+    DIGEST,
+    KINDS,
+    MAX_ALL_RECORDS,
+    MAX_RECORDS,
+    SEAL,
+    digest_of,
+)
 from core.reference.manifest import (
     MANIFEST,
     MEMBER,
@@ -139,6 +147,11 @@ class Bundle:
             at = info.header_offset + info.compress_size
         if at > self.size or sum(i.file_size for i in infos) > MAX_TENSORS:
             raise BundleError(f"{self.name}: its members are larger than the file can hold.")
+        if sum(i.file_size for i in infos if i.filename.endswith(".jsonl")) > MAX_ALL_RECORDS:
+            raise BundleError(
+                f"{self.name} has more than {MAX_ALL_RECORDS >> 20} MB of records of runs, which no "
+                "bundle has."
+            )
         if MANIFEST not in found:
             raise BundleError(
                 f"{self.name} is no reference bundle: it has no {MANIFEST}. Give a file made by "

@@ -149,6 +149,18 @@ def test_a_pipe_that_nobody_writes_to_and_a_device_are_refused_at_once(tmp_path:
             Bundle(path)
 
 
+def test_the_records_of_all_runs_are_bounded_where_it_is_read_and_where_it_is_made(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as bounds:
+        bounds.setattr("core.reference.opening.MAX_ALL_RECORDS", 1000)
+        assert "MB of records of runs, which no bundle has" in refused(made)
+        bounds.setattr("core.reference.bundle.MAX_ALL_RECORDS", 1000)
+        with pytest.raises(BundleError, match="which a bundle does not hold"):
+            make_bundle(tmp_path)
+    assert not (tmp_path / "made.pilotage").exists()
+
+
 def test_another_zip_is_no_bundle(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -139,7 +139,7 @@ def test_show_and_compare(recorded: tuple[Path, Path, Result]) -> None:
     shown = call("reference", "show", bundle, "--json")
     assert shown.exit_code == 0 and json.loads(shown.stdout) == json.loads(done.stdout)
     text = call("reference", "show", bundle).stdout
-    assert "project    tiny" in text and "of 256 MiB" in text
+    assert "project    tiny" in text and "the budget was 256 MiB" in " ".join(text.split())
     same = call("reference", "compare", bundle, bundle)
     assert same.exit_code == 0 and "they agree" in same.stdout
 
