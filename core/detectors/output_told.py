@@ -67,7 +67,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\bid\(.{0,60}(?:optim|group|param).{0,80}(?:!=|is not)",
         r"\boptim\w*\b.{0,60}\b(?:param_groups|params?|state)\b.{0,80}\bcpu\b(?!.{0,40}(?:offload|moved))",
         rf"\b{_P}\b.{{0,40}}\b(?:on|device\W{{1,3}}) ?cpu\b.{{0,60}}\b(?:batch|inputs?|data|training)\b.{{0,40}}\b(?:xla|tpu)",
-        but=r"frozen|freez|teacher|replica|ranks?\b|hosts?\b|offload|\bno\b.{0,12}(?:differ|chang)",
+        but=r"frozen|freez|teacher|\bmov(?:ing|ed)\b|transferr|\bcop(?:y|ied)\b|replica|ranks?\b|hosts?\b|offload|\bno\b.{0,12}(?:differ|chang)",
     ),
     _kind(
         "C2", "fewer chips or another device are used than asked for",
@@ -156,7 +156,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\bTrimIrGraph\b",
         r"\b(?:freez\w+|frozen|stuck|hang\w*|hung)\b|\bnever (?:gets?|goes|comes|returns?|moves?) (?:past|beyond|back|on)\b|\bthen nothing\b|\b(?:nothing|no output)\b.{0,12}\d+ ?(?:min|h\b|hours?)",
         rf"\bspeed\W{{1,3}}0(?:\.0+)? {_QUICK}",
-        but=r"frozen (?:layers?|weights?|params|parameters|backbone|encoder)|freez\w+ (?:layers?|weights?|params|parameters|(?:the )?(?:backbone|encoder))|limit|fraction|\bif\b|\bmay\b|\bcan\b|cache|avoid|prevent|\bloss\b.{0,12}stuck",
+        but=r"\b(?:params?|parameters|layers?|weights|backbone|encoder)\b.{0,24}\bfreez|frozen (?:layers?|weights?|params|parameters|backbone|encoder)|freez\w+ (?:layers?|weights?|params|parameters|(?:the )?(?:backbone|encoder))|limit|fraction|\bif\b|\bmay\b|\bcan\b|cache|avoid|prevent|\bloss\b.{0,12}stuck",
     ),
     _kind(
         "C5", "a value can't be right",
@@ -169,7 +169,7 @@ _KINDS: tuple[_Kind, ...] = (
         r"\b(?:masks?|noise|dropout\w*|samples? drawn|random\w*|draws?)\b.{0,24}\b(?:identical|the same|equal|repeat\w*)\b.{0,24}\b(?:steps?|iterations?|calls?|runs?|epochs?|batch\w*)\b",
         r"(?=.{0,200}(?:rand|noise|drop|mask|sampl)).{0,80}(\[[^\[\]]{3,80}\])(?:.{1,24}\1){2,}",
         r"(?<![\d.,])16777216(?:\.0*)?(?![\d.,])",
-        r"\bgrad(?:ient)?[ _]?norm\b\W{1,3}-?inf\b",
+        r"\bgrad(?:ient)?[ _]?norm\b\W{1,3}-?inf\b.{0,40}\b(?:skip|each|every)",
         r"\boverflow\w*\b.{0,24}-(?:2147483648|9223372036854775808)\b",
         r"\b(?:cross[- ]entropy|nll)\b.{0,16}(?<![\w.])-\d+\.\d|\bloss\W{1,3}-\d+(?:\.\d+)?\b.{0,16}\bcross[- ]entropy\b",
         r"\b(?:max|min|abs max|absmax)\b\W{1,3}-?\d(?:\.\d+)?e\+?(?:3[3-9]|[4-9]\d)\b",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from core.detectors.base import OutputDetector, Sighting, detector
-from core.detectors.output_look import Line, LogLook, quote
+from core.detectors.output_look import Line, LogLook, is_loss, quote
 
 #: Weight that a topic needs, and by how much it has to be before the next.
 ENOUGH, AHEAD = 3.0, 0.5
@@ -97,7 +97,7 @@ def _not_as_expected(text: str) -> bool:
 
 
 _WELL = re.compile(
-    r"\bexpect a few\b|\bdiffers? by (?:step|epoch|rank)\b|\bteacher\b|\battention masks?\b|\b(?:finished|completed|done|success\w*|all keys matched|no (?:nan|missing|errors?|recompil\w*|differ\w*)|passed|ok|holds|agree)\b"
+    r"\bexpect a few\b|\bpatience\b|\bearly[ _]stop|backend '(?:rocm|cuda|interpreter|METAL|metal)'|(?<![\w.])(\d[\d.]*\w{0,3})\W{1,3}expected \1(?!\w)|\bdiffers? by (?:step|epoch|rank)\b|\bteacher\b|\battention masks?\b|\b(?:finished|completed|done|success\w*|all keys matched|no (?:nan|missing|errors?|recompil\w*|differ\w*)|passed|ok|holds|agree)\b"
     r"|\bSome weights\b|\bDownloading\b|\bIS expected\b|\bdeprecat\w+|\bFutureWarning\b|\bfrozen\b|\bfreez\w+",
     re.IGNORECASE,
 )
@@ -154,7 +154,19 @@ class AboutWords(OutputDetector):
         """See :meth:`OutputDetector.read`."""
         if not log.excerpt or log.ending.kind:
             return None
-        lines = [x for x in log.lines if x.text.strip() and len(x.text) <= LINE_CHARS]
+        # What a run prints of its steps is of many things: it complains of none.
+        steps = {
+            row.line.no
+            for row in log.rows
+            if row.step is not None
+            and sum(is_loss(f.key) for f in row.fields)
+            and len(row.fields) > 4
+        }
+        lines = [
+            x
+            for x in log.lines
+            if x.text.strip() and len(x.text) <= LINE_CHARS and x.no not in steps
+        ]
         said: list[Line] = [
             x for x in lines if _COMPLAINS.search(x.text) or _REMARKS.search(x.text)
         ]

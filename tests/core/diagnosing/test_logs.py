@@ -37,6 +37,15 @@ def test_a_healthy_log_opens_nothing(name: str) -> None:
     assert (found["category"], found["silent"]) == (None, False)
 
 
+@pytest.mark.parametrize("name", [n for n, log in HEALTHY.items() if log.count("\n") > 12])
+def test_a_part_of_a_healthy_log_complains_of_nothing(name: str) -> None:
+    lines = HEALTHY[name].split("\n")
+    middle = len(lines) // 2
+    for part in (lines[:3], lines[:8], lines[middle:][:4], lines[middle:][:10], lines[-8:]):
+        found = {f["detector"] for f in diagnosis("\n".join(part))["findings"]}
+        assert not found & {"told", "about", "sides_apart"}, part
+
+
 @pytest.mark.parametrize("name", SILENT)
 def test_a_silent_failure_is_seen(name: str) -> None:
     log, category, detector = SILENT[name]
