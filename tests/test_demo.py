@@ -280,7 +280,7 @@ def test_the_faithful_ending_measures_at_least_what_it_claims(tmp_path: Path) ->
     [
         ("schedule-per-epoch", "L1.schedule"),
         ("tie-lost", "L1.ties"),
-        ("loss-over-padding", "L1.first_loss"),
+        ("loss-over-padding", "L1.forward"),
     ],
 )
 def test_another_ending_gets_another_verdict(ending: str, named: str, tmp_path: Path) -> None:

@@ -33,7 +33,15 @@ KINDS = (
 )
 # Reached by other tests: with torch_xla, with torch_tpu, by a beat that is due ...
 ELSEWHERE = {
-    *("xla backend", "hook sync", "hook xla reduce", "M before", "M after", "synchronise"),
+    *(
+        "xla backend",
+        "hook sync",
+        "hook scan",
+        "hook xla reduce",
+        "M before",
+        "M after",
+        "synchronise",
+    ),
     *("tpu backend", "devices", "read by the program"),
     *("hook reads", "late record", "finder", "import hook", "streams", "hook safetensors"),
     # of parity mode: several ranks, half precision, transformers, torch.compile, CUDA on the CPU

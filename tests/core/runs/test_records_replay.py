@@ -47,6 +47,7 @@ WHOLE: dict[str, dict[str, Any]] = {
         "env": {"XLA_USE_BF16": "1"},
         "compute": {"float32": 7},
     },
+    "copies": {"n": 16, "copies": [{"root": 0, "name": "ema", "distance": 0.02}]},
 }
 
 

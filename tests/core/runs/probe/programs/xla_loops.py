@@ -19,8 +19,8 @@ told.fields["tid"] = threading.get_native_id()
 
 def train(models, device, rounds, parts=1, limit=None, say=False):
     """Train each model in turn; ``parts`` backward passes a step, clipped to ``limit``."""
-    torch.manual_seed(7)
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    torch.manual_seed(7)  # after them: a parity run sets seeds of its own where they are made
     for _ in range(rounds):
         held = []
         for i, model in enumerate(models):
