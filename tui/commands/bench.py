@@ -49,7 +49,7 @@ def probe(
     One process trains a model, and steps with the probe and without it take turns, ten at a time.
     It holds if the median step takes at most 1.02 times as long with the probe, for steps of 20 ms
     or more, and if XLA's own counters, compared between two processes, show no compilation,
-    execution or transfer more. Takes three to seven minutes on two idle cores.
+    execution or transfer more. Takes about six minutes on two idle cores.
     """
     from core.bench import probe as measuring
     from core.bench import report as reporting
