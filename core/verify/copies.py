@@ -23,8 +23,11 @@ def other_copies(s: Subject) -> Verdict | None:
     partner on either side is something else that a program keeps. Not where the reference's own
     repeats differ. Only where the program's own
     weights at the start are the reference's: a copy may have been made of them before they were
-    replaced.
+    replaced. Nor in a program that loads weights: what it loaded may still lie there, from a run that
+    ended otherwise than the reference's.
     """
+    if any(view.records(run, "loaded") for run in (s.parity, s.parity_reference)):
+        return None
     start = start_record(s)
     natural = view.number((start or {}).get("natural_error"))
     if natural is None or natural > s.criteria.start_rtol:

@@ -40,7 +40,8 @@ def on_forward(module, args, kwargs):
                 start_clock(thread)
             return
         thread.eval_train += samples
-    if entry.calls and thread.pending is not None and not thread.frozen:
+    # In training mode it may be part of a step: a generator's pass for its discriminator.
+    if entry.calls and thread.pending is not None and not thread.frozen and not module.training:
         data.settle()  # what was trained on by now, before the evaluation counts
         thread.frozen = True
         thread.pending.began = (thread.since, thread.base)

@@ -16,10 +16,11 @@ FROM_DEVICE = ("TransferFromDeviceTime", "TransferFromServerTime")
 EXECUTE = ("ExecuteTime", "ExecuteReplicatedTime")
 SHORT_SAMPLES = 200
 # A metric is handed over with its last 1024 samples, at 80 ns each, and the names of all counters
-# as a new list: from so many samples on the look is taken at two steps (one difference) of EVERY,
-# or where steps are slow. A step that has compiled is looked at in any case.
+# as a new list: from so many samples on the look is taken at LOOKS steps in a row of EVERY, or where
+# steps are slow. A step that has compiled is looked at in any case. Several in a row, and an odd
+# number: where two or more optimizers step before one sync, only one of their steps has an execution.
 CHEAP_SAMPLES = 300
-EVERY = 20
+EVERY, LOOKS = 23, 5
 SLOW_S = 0.25
 
 
@@ -57,9 +58,7 @@ class XlaBackend(Backend):
         now = monotonic()
         self.looks += 1
         full = (
-            self.samples < CHEAP_SAMPLES
-            or now - self.looked > SLOW_S
-            or self.looks % EVERY in (0, 1)
+            self.samples < CHEAP_SAMPLES or now - self.looked > SLOW_S or self.looks % EVERY < LOOKS
         )
         self.looked = now
         return self._look(full)
