@@ -58,12 +58,6 @@ def current():
     return _captures[rank]
 
 
-def batches_writer():
-    """The Writer of this rank's ``batches.safetensors``, or None; ask ``current().fits`` first."""
-    mine = current()
-    return None if mine is None else mine.writer("batches")
-
-
 def finish():
     """Write each rank's index: what was captured is whole now."""
     for mine in list(_captures.values()):
